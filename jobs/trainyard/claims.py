@@ -1,0 +1,232 @@
+"""Who works in a run directory: one driver at a time, and never one that nobody waits for."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from trainyard import store
+from trainyard.errors import JobError
+from trainyard.layout import CLAIMS, join
+
+BEAT_SECONDS = 3.0
+"""How often a live claim renews its beat."""
+
+LEASE_SECONDS = 15.0
+"""How long a claim without a new beat counts as live."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimRecord:
+    """Who claimed a run directory.
+
+    Attributes:
+        number: 1 for the directory's first driver, and so on.
+        host: name of the driver's machine.
+        boot: identity of that machine's kernel since it started.
+        pid: the driver's process.
+        started: clock ticks after boot at which that process started; 0 where unknown.
+        session: the driver's process session, which its launcher made.
+        submission: the cluster's id of the driver, when it has one.
+        time: seconds since the epoch.
+    """
+
+    number: int
+    host: str
+    boot: str
+    pid: int
+    started: int
+    session: int
+    submission: str
+    time: float
+
+    def is_here(self) -> bool:
+        """Whether the claiming process ran on this machine since its last start."""
+        return (self.host, self.boot) == (socket.gethostname(), _boot_id())
+
+    def process_lives(self) -> bool:
+        """Whether the claiming process still runs; only meaningful where `is_here` holds."""
+        return _process_start(self.pid) == self.started
+
+
+class Claim:
+    """One driver's hold on a run directory.
+
+    A second driver that finds a live claim is refused before it does any work. A claim lives while its
+    process does (same machine) or while its beat changes (another machine). A driver that was paused
+    past its lease and finds a later claim stops at once.
+    """
+
+    def __init__(self, run_dir: str, record: ClaimRecord, on_lost: Callable[[], None]) -> None:
+        self.run_dir = run_dir
+        self.record = record
+        self._on_lost = on_lost
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="claim-beat", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def take(cls, run_dir: str, *, on_lost: Callable[[], None] = lambda: os._exit(75)) -> Self:
+        """Claim a run directory.
+
+        Args:
+            run_dir: the directory.
+            on_lost: called from a thread when a later claim is found; the default ends the process.
+
+        Raises:
+            JobError: a live driver holds it.
+        """
+        store.check_writable(run_dir)
+        last = last_claim(run_dir)
+        if last is not None and claim_lives(run_dir, last):
+            raise _claimed(run_dir, last)
+        record = ClaimRecord(
+            number=last.number + 1 if last else 1,
+            host=socket.gethostname(),
+            boot=_boot_id(),
+            pid=os.getpid(),
+            started=_process_start(os.getpid()),
+            session=os.getsid(0),
+            submission=_submission_id(),
+            time=time.time(),
+        )
+        made = store.create_bytes(
+            _claim_uri(run_dir, record.number, "json"), store.to_json(dataclasses.asdict(record))
+        )
+        if not made:
+            raise _claimed(run_dir, _read_claim(run_dir, record.number))
+        return cls(run_dir, record, on_lost)
+
+    def release(self) -> None:
+        """Give the directory back; the claim counts as ended at once."""
+        self._stop.set()
+        self._thread.join()
+        store.write_bytes(_claim_uri(self.run_dir, self.record.number, "end"), b"released\n")
+
+    def _beat(self) -> None:
+        count = 0
+        while not self._stop.wait(BEAT_SECONDS if count else 0):
+            count += 1
+            try:
+                store.write_bytes(_claim_uri(self.run_dir, self.record.number, "beat"), b"%d\n" % count)
+                lost = _claim_name(self.record.number + 1, "json") in store.list_names(
+                    join(self.run_dir, CLAIMS)
+                )
+            except OSError:
+                continue  # a store that is away for a moment does not end the job
+            if lost:
+                self._on_lost()
+                return
+
+
+def last_claim(run_dir: str) -> ClaimRecord | None:
+    """The latest claim on a run directory."""
+    numbers = [n for n in store.list_names(join(run_dir, CLAIMS)) if n.endswith(".json")]
+    return _read_claim(run_dir, int(numbers[-1].split(".")[0])) if numbers else None
+
+
+def claim_lives(run_dir: str, claim: ClaimRecord) -> bool:
+    """Whether a claim's driver still works. Waits up to the lease when only its beat can tell."""
+    if _claim_name(claim.number, "end") in store.list_names(join(run_dir, CLAIMS)):
+        return False
+    if claim.is_here():
+        return claim.process_lives()
+    beat = _read_beat(run_dir, claim.number)
+    deadline = time.monotonic() + LEASE_SECONDS
+    while time.monotonic() < deadline:
+        time.sleep(0.5)
+        if _read_beat(run_dir, claim.number) != beat:
+            return True
+    return False
+
+
+def _claimed(run_dir: str, claim: ClaimRecord) -> JobError:
+    where = f"process {claim.pid} on {claim.host}" + (
+        f" (submission {claim.submission})" if claim.submission else ""
+    )
+    return JobError(
+        f"the run directory {run_dir!r} is claimed by a live driver: {where}.",
+        "Wait until it ends, kill it, or use another run directory.",
+    )
+
+
+def _claim_name(number: int, suffix: str) -> str:
+    return f"{number:04d}.{suffix}"
+
+
+def _claim_uri(run_dir: str, number: int, suffix: str) -> str:
+    return join(run_dir, CLAIMS, _claim_name(number, suffix))
+
+
+def _read_claim(run_dir: str, number: int) -> ClaimRecord:
+    return ClaimRecord(**store.read_json(_claim_uri(run_dir, number, "json")))
+
+
+def _read_beat(run_dir: str, number: int) -> bytes:
+    try:
+        return store.read_bytes(_claim_uri(run_dir, number, "beat"))
+    except FileNotFoundError:
+        return b""
+
+
+def _boot_id() -> str:
+    return _proc_text("/proc/sys/kernel/random/boot_id").strip()
+
+
+def _process_start(pid: int) -> int:
+    """Clock ticks after boot at which a process started; -1 when there is none."""
+    fields = _proc_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    if not fields or fields[0] in ("Z", "X"):
+        return -1
+    return int(fields[19])
+
+
+def _proc_text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - read in a thread's hot path
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _submission_id() -> str:
+    """The standalone master's id of this driver, which its worker puts into the log address."""
+    address = os.environ.get("SPARK_DRIVER_LOG_URL_STDERR", "")
+    return next((part for part in address.replace("&", "?").split("?") if "driver-" in part), "").removeprefix(
+        "driverId="
+    )
+
+
+class ParentWatch:
+    """Ends this process when the process that launched it is gone.
+
+    A driver outlives a killed `spark-submit`; nobody would read its result, and it would hold cores.
+    """
+
+    def __init__(self, *, every: float = 1.0) -> None:
+        self._parent = os.getppid()
+        self._every = every
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="parent-watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._every):
+            if os.getppid() != self._parent:
+                os._exit(76)

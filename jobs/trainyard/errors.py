@@ -1,0 +1,44 @@
+"""Errors that a user can act on: each names its cause and its fix."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class JobError(Exception):
+    """A failure whose cause and fix are known.
+
+    Args:
+        cause: what is wrong, naming the setting or the file and its value.
+        fix: what the reader should do about it.
+    """
+
+    def __init__(self, cause: str, fix: str) -> None:
+        super().__init__(cause, fix)
+        self.cause = cause
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"cause: {self.cause} fix: {self.fix}"
+
+
+class SettingError(JobError, ValueError):
+    """A setting has a value that the contract does not allow."""
+
+    def __init__(self, name: str, value: object, problem: str, fix: str) -> None:
+        super().__init__(f"setting {name!r} is {value!r}: {problem}.", fix)
+        self.name = name
+        self.value = value
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type[SettingError], tuple[str, object, str, str]]:
+        return type(self), (self.name, self.value, self.problem, self.fix)
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Say which of `names` is meant by a misspelt `name`, or list them all."""
+    known = sorted(names)
+    folded = {known_name.lower(): known_name for known_name in known}
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return f"Did you mean {folded[close[0]]!r}?" if close else f"Use one of: {', '.join(known)}."

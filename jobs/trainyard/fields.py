@@ -1,0 +1,247 @@
+"""One setting of a contract: its type, default, bounds and help, and how its values are read."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import math
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Union, get_args, get_origin
+
+from trainyard.errors import SettingError, nearest
+
+_METADATA = "setting"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is known of one setting besides its type and default.
+
+    Attributes:
+        help: one sentence for `--help` and the trigger form.
+        minimum: smallest value allowed, inclusive; for a list, of each item.
+        maximum: largest value allowed, inclusive.
+        above: bound that the value must exceed.
+        below: bound that the value must stay under.
+        choices: the only values allowed.
+        section: heading under which forms and `--help` show it.
+    """
+
+    help: str
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] | None = None
+    section: str = "Settings"
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise `SettingError` when a value breaks a bound or is not among the choices."""
+        for item in value if isinstance(value, tuple) else (value,):
+            self._check_item(name, item)
+
+    def _check_item(self, name: str, value: Any) -> None:
+        if self.choices is not None and value not in self.choices:
+            raise SettingError(name, value, "it is not a known choice", nearest(value, self.choices))
+        if self.minimum is not None and value < self.minimum:
+            raise SettingError(name, value, "it is too small", f"Use {self.minimum} or more.")
+        if self.maximum is not None and value > self.maximum:
+            raise SettingError(name, value, "it is too large", f"Use {self.maximum} or less.")
+        if self.above is not None and value <= self.above:
+            raise SettingError(name, value, "it is too small", f"Use more than {self.above}.")
+        if self.below is not None and value >= self.below:
+            raise SettingError(name, value, "it is too large", f"Use less than {self.below}.")
+
+
+def setting(
+    default: Any = dataclasses.MISSING,
+    *,
+    help: str,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    choices: Sequence[str] | None = None,
+    section: str = "Settings",
+) -> Any:
+    """Declare a field of a contract; see `Setting` for the arguments. Without a default it is required."""
+    described = Setting(
+        help=help,
+        minimum=minimum,
+        maximum=maximum,
+        above=above,
+        below=below,
+        choices=tuple(choices) if choices is not None else None,
+        section=section,
+    )
+    metadata = {_METADATA: described}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One setting of a contract with its name, type and default resolved.
+
+    Attributes:
+        type: `str`, `int`, `float`, `bool`, `tuple` or `dict`.
+        item: type of a tuple's items.
+        optional: whether `None` is allowed; then it is the default too.
+        default: the default, or `dataclasses.MISSING` for a required setting.
+    """
+
+    name: str
+    type: type
+    item: type
+    optional: bool
+    default: Any
+    setting: Setting
+
+    @property
+    def flag(self) -> str:
+        """The command-line flag."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def required(self) -> bool:
+        """Whether the setting has no default."""
+        return self.default is dataclasses.MISSING
+
+    def convert(self, value: Any) -> Any:
+        """Return `value` as the field's type, checked against its bounds; a template stays as it is.
+
+        Text is read as a person or a rendered template would write it: numbers, `true`, JSON or
+        Python literals for lists and mappings, comma-separated lists.
+
+        Raises:
+            SettingError: the value is of another type or out of bounds.
+        """
+        if is_template(value):
+            return value
+        if self.optional and (value is None or (value in ("", "None", "null"))):
+            return None
+        converted = _CONVERTERS[self.type](self, value)
+        self.setting.check(self.name, converted)
+        return converted
+
+    def fail(self, value: Any, wanted: str) -> NoReturn:
+        """Raise the error that says what type was wanted."""
+        raise SettingError(self.name, value, f"it is not {wanted}", f"Give {wanted}.")
+
+
+def is_template(value: Any) -> bool:
+    """Whether a value still holds an Airflow template, itself or in a list or mapping."""
+    if isinstance(value, str):
+        return "{{" in value or "{%" in value
+    if isinstance(value, Mapping):
+        return any(is_template(item) for item in value.values())
+    return isinstance(value, list | tuple) and any(is_template(item) for item in value)
+
+
+def _to_str(field: Field, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        field.fail(value, "text")
+    text = str(value)
+    if not text.strip():
+        raise SettingError(field.name, text, "it is empty", f"Give a value: {field.setting.help}")
+    if "\0" in text or "\n" in text:
+        raise SettingError(field.name, text, "it holds a control character", "Remove the character.")
+    return text
+
+
+def _to_int(field: Field, value: Any) -> int:
+    if isinstance(value, str):
+        try:
+            return int(value.strip())
+        except ValueError:
+            field.fail(value, "a whole number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+        field.fail(value, "a whole number")
+    return int(value)
+
+
+def _to_float(field: Field, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        field.fail(value, "a number")
+    try:
+        number = float(value)
+    except ValueError:
+        field.fail(value, "a number")
+    if not math.isfinite(number):
+        field.fail(value, "a finite number")
+    return number
+
+
+def _to_bool(field: Field, value: Any) -> bool:
+    known = {"true": True, "false": False}
+    if isinstance(value, str) and value.strip().lower() in known:
+        return known[value.strip().lower()]
+    if not isinstance(value, bool):
+        field.fail(value, "true or false")
+    return value
+
+
+def _to_tuple(field: Field, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        text = value.strip()
+        value = _literal(field, text) if text[:1] in ("[", "(") else text.split(",") if text else []
+    if not isinstance(value, list | tuple):
+        field.fail(value, "a list")
+    item = dataclasses.replace(field, type=field.item, optional=False)
+    convert = _CONVERTERS[field.item]
+    return tuple(convert(item, v.strip() if isinstance(v, str) else v) for v in value)
+
+
+def _to_dict(field: Field, value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        value = _literal(field, value.strip() or "{}")
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        field.fail(value, 'a mapping such as {"name": 0.5}')
+    try:
+        return dict(json.loads(json.dumps(dict(value), allow_nan=False)))
+    except (TypeError, ValueError):
+        field.fail(value, "a mapping of plain JSON values")
+
+
+def _literal(field: Field, text: str) -> Any:
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+    field.fail(text, "a list or mapping in JSON")
+
+
+_CONVERTERS: dict[type, Any] = {
+    str: _to_str,
+    int: _to_int,
+    float: _to_float,
+    bool: _to_bool,
+    tuple: _to_tuple,
+    dict: _to_dict,
+}
+
+
+def resolve(field: dataclasses.Field[Any], hint: Any) -> Field:
+    """Read a dataclass field that `setting` declared."""
+    arms = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    optional = type(None) in arms
+    (kind,) = (arm for arm in arms if arm is not type(None))
+    base = get_origin(kind) or kind
+    default = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        default = field.default_factory()
+    if base not in _CONVERTERS or (optional and default is not None):
+        raise TypeError(f"{field.name}: a contract cannot hold {hint} with default {default!r}")
+    return Field(
+        name=field.name,
+        type=base,
+        item=get_args(kind)[0] if base is tuple else base,
+        optional=optional,
+        default=default,
+        setting=field.metadata[_METADATA],
+    )

@@ -1,0 +1,117 @@
+"""How every job's program runs: read the flags, claim the directory, work, write the manifest last."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from trainyard import rundir
+from trainyard.claims import Claim, ParentWatch
+from trainyard.errors import JobError
+from trainyard.specs import RunDirectory
+
+Spec = TypeVar("Spec", bound=RunDirectory)
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_REFUSED = 2
+"""Exit codes of a job; `EXIT_REFUSED` says that no work was begun."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a job's work may use besides its settings.
+
+    Attributes:
+        directory: the run directory.
+        claim: number of this driver's claim on it.
+        events: where to report progress.
+    """
+
+    directory: str
+    claim: int
+    events: rundir.EventWriter
+
+
+Work = Callable[[Spec, Run], dict[str, Any]]
+"""A job: settings and run in, the result's own fields out (`outputs`, `rows`, `metrics`, ...)."""
+
+
+def run_job(contract: type[Spec], work: Work[Spec], argv: Sequence[str] | None = None) -> int:
+    """Run a job's program and return its exit code.
+
+    A directory that already holds this job's result is left as it is. A failure ends with one line
+    `cause: ... fix: ...`, which `failure.json` holds too.
+    """
+    try:
+        spec = contract.parse(sys.argv[1:] if argv is None else argv)
+        if _is_done(spec):
+            print(f"{spec.job}: {spec.run_dir} already holds this result; nothing to do.", flush=True)
+            return EXIT_DONE
+        with ParentWatch():
+            claim = Claim.take(spec.run_dir)
+            try:
+                return _work(spec, work, claim)
+            finally:
+                claim.release()
+    except JobError as error:
+        print(error, file=sys.stderr, flush=True)
+        return EXIT_REFUSED
+
+
+def _is_done(spec: RunDirectory) -> bool:
+    result = rundir.read_result(spec.run_dir)
+    if result is None:
+        return False
+    if (result["job"], result["settings"]) != (spec.job, spec.to_mapping()):
+        raise JobError(
+            f"the run directory {spec.run_dir!r} holds the result of {result['job']} with other settings.",
+            "Use another run directory.",
+        )
+    return True
+
+
+def _work(spec: Spec, work: Work[Spec], claim: Claim) -> int:
+    number = claim.record.number
+    events = rundir.EventWriter(spec.run_dir, claim=number, writer="driver")
+    run = Run(directory=spec.run_dir, claim=number, events=events)
+    started = time.time()
+    try:
+        result = work(spec, run)
+        rundir.write_result(
+            spec.run_dir,
+            {
+                "job": spec.job,
+                "claim": number,
+                "started": started,
+                "finished": time.time(),
+                "settings": spec.to_mapping(),
+                **result,
+            },
+        )
+    except Exception as error:
+        details = traceback.format_exc()
+        known = error if isinstance(error, JobError) else _unknown(spec, error)
+        rundir.write_failure(
+            spec.run_dir, claim=number, cause=known.cause, fix=known.fix, details=details
+        )
+        print(details, known, sep="\n", file=sys.stderr, flush=True)
+        return EXIT_FAILED
+    finally:
+        events.close()
+    return EXIT_DONE
+
+
+def _unknown(spec: RunDirectory, error: Exception) -> JobError:
+    lines = str(error).strip().splitlines()
+    summary = lines[0] if lines else "no message"
+    return JobError(
+        f"{spec.job} failed with {type(error).__name__}: {summary}",
+        "Read the traceback above this line.",
+    )
+
+

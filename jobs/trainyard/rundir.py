@@ -1,0 +1,152 @@
+"""What is written into a run directory while a job works: events, deaths, failure, result.
+
+Every object is written whole and once, so that the same code serves a disk and an object store.
+Airflow's side reads with the functions here; jobs write. `claims` holds the claim.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from trainyard import store
+from trainyard.layout import DEATHS, EVENTS, FAILURE, RESULT, join
+
+
+class EventWriter:
+    """Writes one process's events as numbered segments, at most one a second.
+
+    Args:
+        run_dir: the run directory.
+        claim: number of the claim under which the process works.
+        writer: name of the process, such as `driver` or `rank0`.
+    """
+
+    def __init__(self, run_dir: str, *, claim: int, writer: str, every: float = 1.0) -> None:
+        self._directory = join(run_dir, EVENTS)
+        self._prefix = f"{claim:04d}-{writer}"
+        self._every = every
+        self._segment = 0
+        self._pending: list[bytes] = []
+        self._flushed = 0.0
+        self._lock = threading.Lock()
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Add one event: its kind, the time, and plain JSON fields. NaN and infinity become null."""
+        event = {"time": time.time(), "kind": kind, **_finite(fields)}
+        line = json.dumps(event, allow_nan=False, ensure_ascii=False).encode() + b"\n"
+        with self._lock:
+            self._pending.append(line)
+            if time.monotonic() - self._flushed >= self._every:
+                self._flush()
+
+    def progress(self, stage: str, done: float, total: float, unit: str, **figures: Any) -> None:
+        """Report how far a stage is: `done` of `total` units, with figures worth showing."""
+        self.write("progress", stage=stage, done=done, total=total, unit=unit, figures=figures)
+
+    def metric(self, step: int, **values: float | None) -> None:
+        """Report metrics at a step: an epoch, a round."""
+        self.write("metric", step=step, values=values)
+
+    def note(self, text: str) -> None:
+        """Report something a reader of the log should know."""
+        self.write("note", text=text)
+
+    def close(self) -> None:
+        """Write what is pending."""
+        with self._lock:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._flushed = time.monotonic()
+        if not self._pending:
+            return
+        self._segment += 1
+        name = f"{self._prefix}-{self._segment:06d}.jsonl"
+        store.write_bytes(join(self._directory, name), b"".join(self._pending))
+        self._pending = []
+
+
+def read_events(run_dir: str, seen: dict[str, int]) -> list[dict[str, Any]]:
+    """The events written since the last call, by time.
+
+    Args:
+        run_dir: the run directory.
+        seen: the last segment read of each writer; updated in place, plain JSON, `{}` at first.
+    """
+    events: list[dict[str, Any]] = []
+    for name in store.list_names(join(run_dir, EVENTS)):
+        if not name.endswith(".jsonl"):
+            continue
+        writer, _, number = name.removesuffix(".jsonl").rpartition("-")
+        if int(number) <= seen.get(writer, 0):
+            continue
+        lines = store.read_bytes(join(run_dir, EVENTS, name)).splitlines()
+        events += [{"writer": writer, **json.loads(line)} for line in lines]
+        seen[writer] = int(number)
+    return sorted(events, key=lambda event: float(event["time"]))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def write_death(run_dir: str, *, claim: int, worker: str, error: BaseException) -> None:
+    """Record how a worker died; only the first record of a worker counts."""
+    record = {
+        "worker": worker,
+        "time": time.time(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "error": type(error).__name__,
+        "message": str(error),
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+    store.create_bytes(join(run_dir, DEATHS, f"{claim:04d}-{worker}.json"), store.to_json(record))
+
+
+def read_deaths(run_dir: str, *, claim: int) -> list[dict[str, Any]]:
+    """The death records of one claim's workers, the first to die first."""
+    names = [n for n in store.list_names(join(run_dir, DEATHS)) if n.startswith(f"{claim:04d}-")]
+    records = [dict(store.read_json(join(run_dir, DEATHS, name))) for name in names]
+    return sorted(records, key=lambda record: float(record["time"]))
+
+
+def write_failure(run_dir: str, *, claim: int, cause: str, fix: str, details: str = "") -> None:
+    """Record why an attempt failed."""
+    record = {"claim": claim, "time": time.time(), "cause": cause, "fix": fix, "details": details}
+    store.write_json(join(run_dir, FAILURE), record)
+
+
+def read_failure(run_dir: str, *, after_claim: int = 0) -> dict[str, Any] | None:
+    """Why the last attempt failed, if it failed under a claim later than `after_claim`."""
+    try:
+        record = dict(store.read_json(join(run_dir, FAILURE)))
+    except FileNotFoundError:
+        return None
+    return record if record["claim"] > after_claim else None
+
+
+def write_result(run_dir: str, result: Mapping[str, Any]) -> None:
+    """Write the manifest that makes the run directory a result; call it last."""
+    store.write_json(join(run_dir, RESULT), _finite(result))
+
+
+def read_result(run_dir: str) -> dict[str, Any] | None:
+    """The manifest, or None where the run directory is no result."""
+    try:
+        return dict(store.read_json(join(run_dir, RESULT)))
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,49 @@
+"""The Spark session of a job, with the job's own package shipped to the executors."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def spark_session(name: str) -> Iterator[SparkSession]:
+    """A session that ends with the block.
+
+    The executors run the package that was submitted and not another one on their machine: it travels
+    as a zip file. Everything else (master, memory, cores) is `spark-submit`'s to say.
+    """
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    defaults = {
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    for key, value in defaults.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    with tempfile.TemporaryDirectory(prefix="trainyard-") as directory:
+        session.sparkContext.addPyFile(str(_package(Path(directory))))
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def _package(directory: Path) -> Path:
+    root = Path(__file__).parent
+    archive = directory / "trainyard.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
+        for source in sorted(root.rglob("*.py")):
+            package.write(source, source.relative_to(root.parent))
+    return archive

@@ -1,0 +1,170 @@
+"""Whole objects on any filesystem: read, write at once, create once, list.
+
+Nothing here appends or renames on an object store. On a local disk an object is written beside its
+name and moved there, so that a reader sees all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from trainyard.errors import JobError
+from trainyard.layout import join
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+
+def is_local(uri: str) -> bool:
+    """Whether a URI names a path on this machine's filesystem."""
+    return urlsplit(uri).scheme in ("", "file")
+
+
+def local_path(uri: str) -> Path:
+    """The path that a local URI names."""
+    return Path(uri.removeprefix("file://"))
+
+
+def filesystem(uri: str) -> tuple[AbstractFileSystem, str]:
+    """The filesystem of a URI and the path in it.
+
+    Raises:
+        JobError: no filesystem is installed for the URI's scheme.
+    """
+    from fsspec.core import url_to_fs
+
+    try:
+        fs, path = url_to_fs(uri)
+    except (ImportError, ValueError) as error:
+        scheme = urlsplit(uri).scheme
+        raise JobError(
+            f"{uri!r} cannot be reached: {error}.",
+            f"Install the fsspec package for {scheme!r}:// in this environment, or use another path.",
+        ) from error
+    return fs, path
+
+
+def exists(uri: str) -> bool:
+    """Whether an object or directory is there now."""
+    fs, path = filesystem(uri)
+    fs.invalidate_cache()
+    return bool(fs.exists(path))
+
+
+def read_bytes(uri: str) -> bytes:
+    """The whole object.
+
+    Raises:
+        FileNotFoundError: nothing is there.
+    """
+    fs, path = filesystem(uri)
+    return bytes(fs.cat_file(path))
+
+
+def write_bytes(uri: str, data: bytes) -> None:
+    """Write the whole object, replacing what was there."""
+    if is_local(uri):
+        target = local_path(uri)
+        part = _write_part(target, data)
+        part.replace(target)
+        return
+    fs, path = filesystem(uri)
+    fs.pipe_file(path, data)
+
+
+def create_bytes(uri: str, data: bytes) -> bool:
+    """Write the whole object if nothing is there; say whether this call made it."""
+    try:
+        if is_local(uri):
+            target = local_path(uri)
+            part = _write_part(target, data)
+            try:
+                os.link(part, target)
+            finally:
+                part.unlink()
+        else:
+            fs, path = filesystem(uri)
+            fs.pipe_file(path, data, mode="create")
+    except FileExistsError:
+        return False
+    return True
+
+
+def _write_part(target: Path, data: bytes) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as part:
+            part.write(data)
+            part.flush()
+            os.fsync(part.fileno())
+    except BaseException:
+        Path(name).unlink()
+        raise
+    return Path(name)
+
+
+def list_names(uri: str) -> list[str]:
+    """The names in a directory, sorted; none when it is not there. Unfinished objects do not show."""
+    if is_local(uri):
+        try:
+            names = os.listdir(local_path(uri))  # noqa: PTH208 - names, not paths
+        except FileNotFoundError:
+            return []
+    else:
+        fs, path = filesystem(uri)
+        fs.invalidate_cache()
+        try:
+            names = [str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
+        except FileNotFoundError:
+            return []
+    return sorted(name for name in names if not name.endswith(".part"))
+
+
+def read_json(uri: str) -> Any:
+    """The value of a JSON object; see `read_bytes` for the errors."""
+    return json.loads(read_bytes(uri))
+
+
+def write_json(uri: str, value: Any) -> None:
+    """Write a value as JSON, replacing what was there.
+
+    Raises:
+        ValueError: the value holds a NaN or an infinity, which JSON has not.
+    """
+    write_bytes(uri, to_json(value))
+
+
+def to_json(value: Any) -> bytes:
+    """A value as JSON that every reader accepts."""
+    return json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False).encode() + b"\n"
+
+
+def remove(uri: str) -> None:
+    """Remove an object or a directory with all in it, if it is there."""
+    fs, path = filesystem(uri)
+    fs.invalidate_cache()
+    if fs.exists(path):
+        fs.rm(path, recursive=True)
+
+
+def check_writable(uri: str) -> None:
+    """Prove that a directory can be written, or say why not.
+
+    Raises:
+        JobError: naming the directory and what the filesystem answered.
+    """
+    probe = join(uri, ".probe")
+    try:
+        write_bytes(probe, b"probe\n")
+        remove(probe)
+    except OSError as error:
+        raise JobError(
+            f"the directory {uri!r} cannot be written: {error}.",
+            "Make it writable for the user that runs the job, free some space, or choose another one.",
+        ) from error
