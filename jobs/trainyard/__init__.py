@@ -1,3 +1,3 @@
-"""Trainyard's job library: what `spark-submit` runs, and the contract that Airflow shares with it."""
+"""What `spark-submit` runs, and the contract that Airflow shares with it."""
 
 __version__ = "0.1.0"

@@ -9,8 +9,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import parse_qs, urlsplit
 
 from trainyard import store
 from trainyard.errors import JobError
@@ -30,7 +32,8 @@ class ClaimRecord:
     Attributes:
         number: 1 for the directory's first driver, and so on.
         host: name of the driver's machine.
-        boot: identity of that machine's kernel since it started.
+        boot: identity of that machine's kernel since it started, and of the process namespace in
+            it; empty where the system tells neither.
         pid: the driver's process.
         started: clock ticks after boot at which that process started; 0 where unknown.
         session: the driver's process session, which its launcher made.
@@ -49,7 +52,7 @@ class ClaimRecord:
 
     def is_here(self) -> bool:
         """Whether the claiming process ran on this machine since its last start."""
-        return (self.host, self.boot) == (socket.gethostname(), _boot_id())
+        return bool(self.boot) and (self.host, self.boot) == (socket.gethostname(), _boot_id())
 
     def process_lives(self) -> bool:
         """Whether the claiming process still runs; only meaningful where `is_here` holds."""
@@ -59,9 +62,9 @@ class ClaimRecord:
 class Claim:
     """One driver's hold on a run directory.
 
-    A second driver that finds a live claim is refused before it does any work. A claim lives while its
-    process does (same machine) or while its beat changes (another machine). A driver that was paused
-    past its lease and finds a later claim stops at once.
+    A second driver that finds a live claim is refused before it does any work. A claim lives while
+    its process does (same machine) or while its beat changes (another machine). A driver that was
+    paused past its lease and finds a later claim stops at once.
     """
 
     def __init__(self, run_dir: str, record: ClaimRecord, on_lost: Callable[[], None]) -> None:
@@ -115,7 +118,9 @@ class Claim:
         while not self._stop.wait(BEAT_SECONDS if count else 0):
             count += 1
             try:
-                store.write_bytes(_claim_uri(self.run_dir, self.record.number, "beat"), b"%d\n" % count)
+                store.write_bytes(
+                    _claim_uri(self.run_dir, self.record.number, "beat"), b"%d\n" % count
+                )
                 lost = _claim_name(self.record.number + 1, "json") in store.list_names(
                     join(self.run_dir, CLAIMS)
                 )
@@ -177,7 +182,8 @@ def _read_beat(run_dir: str, number: int) -> bytes:
 
 
 def _boot_id() -> str:
-    return _proc_text("/proc/sys/kernel/random/boot_id").strip()
+    boot = _proc_text("/proc/sys/kernel/random/boot_id").strip()
+    return f"{boot} {Path('/proc/self/ns/pid').readlink()}" if boot else ""
 
 
 def _process_start(pid: int) -> int:
@@ -198,16 +204,14 @@ def _proc_text(path: str) -> str:
 
 def _submission_id() -> str:
     """The standalone master's id of this driver, which its worker puts into the log address."""
-    address = os.environ.get("SPARK_DRIVER_LOG_URL_STDERR", "")
-    return next((part for part in address.replace("&", "?").split("?") if "driver-" in part), "").removeprefix(
-        "driverId="
-    )
+    address = urlsplit(os.environ.get("SPARK_DRIVER_LOG_URL_STDERR", ""))
+    return parse_qs(address.query).get("driverId", [""])[0]
 
 
 class ParentWatch:
     """Ends this process when the process that launched it is gone.
 
-    A driver outlives a killed `spark-submit`; nobody would read its result, and it would hold cores.
+    A driver outlives a killed `spark-submit`; it would hold cores for a result that nobody reads.
     """
 
     def __init__(self, *, every: float = 1.0) -> None:
@@ -221,7 +225,10 @@ class ParentWatch:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stop.set()
         self._thread.join()

@@ -10,9 +10,9 @@ A job's settings are declared once, as a frozen keyword-only dataclass that deri
         limit: int = setting(10, minimum=1, help="Rows to read at most.")
 
 `Count.parser()` reads what `Count(...).argv()` writes; Airflow builds its trigger form from
-`Count.settings()`. Values may be Airflow templates (`{{ ... }}`) until they are rendered: a templated
-value is let through unchecked, and `Count.from_mapping(rendered)` checks it. Only the standard library
-is imported here, so that Airflow's processes stay light.
+`Count.settings()`. Values may be Airflow templates (`{{ ... }}`) until they are rendered: a
+templated value is let through unchecked, and `Count.from_mapping(rendered)` checks it. Only the
+standard library is imported here, so that Airflow's processes stay light.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Contract:
             self.check()
 
     def check(self) -> None:
-        """Raise `SettingError` when settings contradict each other; called once none is a template."""
+        """Raise `SettingError` when settings contradict; called once none is a template."""
 
     @property
     def templated(self) -> bool:
@@ -73,10 +73,14 @@ class Contract:
         names = {field.name: field for field in cls.settings()}
         for name, value in values.items():
             if name not in names:
-                raise SettingError(name, value, f"{cls.job} has no such setting", nearest(name, names))
+                raise SettingError(
+                    name, value, f"{cls.job} has no such setting", nearest(name, names)
+                )
         for field in names.values():
             if field.required and field.name not in values:
-                raise SettingError(field.name, None, f"{cls.job} needs it", f"Set it: {field.setting.help}")
+                raise SettingError(
+                    field.name, None, f"{cls.job} needs it", f"Set it: {field.setting.help}"
+                )
         return cls(**values)
 
     def to_mapping(self) -> dict[str, Any]:
@@ -96,12 +100,14 @@ class Contract:
         for field in self.settings():
             value = getattr(self, field.name)
             if is_template(value):
-                raise SettingError(field.name, value, "it was not rendered", "Render the task first.")
+                raise SettingError(
+                    field.name, value, "it was not rendered", "Render the task first."
+                )
             if value is None:
                 continue
-            if field.type is bool:
+            if field.kind is bool:
                 yield field.flag if value else "--no-" + field.flag[2:]
-            elif field.type in (tuple, dict):
+            elif field.kind in (tuple, dict):
                 yield f"{field.flag}={json.dumps(value)}"
             else:
                 yield f"{field.flag}={value}"
@@ -122,7 +128,7 @@ class Contract:
             groups[section] = group
             default = argparse.SUPPRESS if field.required else field.default
             options: dict[str, Any] = {"help": _flag_help(field), "default": default}
-            if field.type is bool:
+            if field.kind is bool:
                 options["action"] = argparse.BooleanOptionalAction
             else:
                 options["metavar"] = _metavar(field)
@@ -140,7 +146,9 @@ class Contract:
         if unknown:
             flag = unknown[0].split("=", 1)[0]
             flags = [field.flag for field in cls.settings()]
-            raise SettingError(flag, unknown[0], f"{cls.job}.py has no such flag", nearest(flag, flags))
+            raise SettingError(
+                flag, unknown[0], f"{cls.job}.py has no such flag", nearest(flag, flags)
+            )
         return cls.from_mapping(vars(parsed))
 
 
@@ -159,5 +167,5 @@ def _flag_help(field: Field) -> str:
 
 
 def _metavar(field: Field) -> str:
-    names = {str: "TEXT", int: "N", float: "X", tuple: "LIST", dict: "JSON"}
-    return names[field.type]
+    names: dict[type, str] = {str: "TEXT", int: "N", float: "X", tuple: "LIST", dict: "JSON"}
+    return names[field.kind]

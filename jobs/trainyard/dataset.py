@@ -91,12 +91,13 @@ class Dataset:
             described: dict[str, Any] = store.read_json(uri)
             splits = {
                 name: tuple(
-                    DataFile(path=f["path"], row_groups=tuple(f["row_groups"]), bytes=f["bytes"]) for f in files
+                    DataFile(**{**file, "row_groups": tuple(file["row_groups"])}) for file in files
                 )
                 for name, files in described.pop("splits").items()
             }
-            tuples = {name: tuple(described.pop(name)) for name in ("features", "classes")}
-            return cls(directory=directory, splits=splits, **tuples, **described)
+            described["features"] = tuple(described["features"])
+            described["classes"] = tuple(described["classes"])
+            return cls(directory=directory, splits=splits, **described)
         except FileNotFoundError as error:
             raise JobError(
                 f"setting 'dataset' is {directory!r}: there is no {DATASET}.",

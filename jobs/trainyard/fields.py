@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import json
 import math
@@ -45,7 +46,9 @@ class Setting:
 
     def _check_item(self, name: str, value: Any) -> None:
         if self.choices is not None and value not in self.choices:
-            raise SettingError(name, value, "it is not a known choice", nearest(value, self.choices))
+            raise SettingError(
+                name, value, "it is not a known choice", nearest(value, self.choices)
+            )
         if self.minimum is not None and value < self.minimum:
             raise SettingError(name, value, "it is too small", f"Use {self.minimum} or more.")
         if self.maximum is not None and value > self.maximum:
@@ -59,7 +62,7 @@ class Setting:
 def setting(
     default: Any = dataclasses.MISSING,
     *,
-    help: str,
+    help: str,  # noqa: A002 - argparse's word
     minimum: float | None = None,
     maximum: float | None = None,
     above: float | None = None,
@@ -67,7 +70,7 @@ def setting(
     choices: Sequence[str] | None = None,
     section: str = "Settings",
 ) -> Any:
-    """Declare a field of a contract; see `Setting` for the arguments. Without a default it is required."""
+    """Declare a field of a contract, required unless it has a default; see `Setting`."""
     described = Setting(
         help=help,
         minimum=minimum,
@@ -88,14 +91,14 @@ class Field:
     """One setting of a contract with its name, type and default resolved.
 
     Attributes:
-        type: `str`, `int`, `float`, `bool`, `tuple` or `dict`.
+        kind: `str`, `int`, `float`, `bool`, `tuple` or `dict`.
         item: type of a tuple's items.
         optional: whether `None` is allowed; then it is the default too.
         default: the default, or `dataclasses.MISSING` for a required setting.
     """
 
     name: str
-    type: type
+    kind: type
     item: type
     optional: bool
     default: Any
@@ -112,7 +115,7 @@ class Field:
         return self.default is dataclasses.MISSING
 
     def convert(self, value: Any) -> Any:
-        """Return `value` as the field's type, checked against its bounds; a template stays as it is.
+        """Return `value` as the field's kind, checked against its bounds; a template stays.
 
         Text is read as a person or a rendered template would write it: numbers, `true`, JSON or
         Python literals for lists and mappings, comma-separated lists.
@@ -124,7 +127,7 @@ class Field:
             return value
         if self.optional and (value is None or (value in ("", "None", "null"))):
             return None
-        converted = _CONVERTERS[self.type](self, value)
+        converted = _CONVERTERS[self.kind](self, value)
         self.setting.check(self.name, converted)
         return converted
 
@@ -149,7 +152,9 @@ def _to_str(field: Field, value: Any) -> str:
     if not text.strip():
         raise SettingError(field.name, text, "it is empty", f"Give a value: {field.setting.help}")
     if "\0" in text or "\n" in text:
-        raise SettingError(field.name, text, "it holds a control character", "Remove the character.")
+        raise SettingError(
+            field.name, text, "it holds a control character", "Remove the character."
+        )
     return text
 
 
@@ -191,7 +196,7 @@ def _to_tuple(field: Field, value: Any) -> tuple[Any, ...]:
         value = _literal(field, text) if text[:1] in ("[", "(") else text.split(",") if text else []
     if not isinstance(value, list | tuple):
         field.fail(value, "a list")
-    item = dataclasses.replace(field, type=field.item, optional=False)
+    item = dataclasses.replace(field, kind=field.item, optional=False)
     convert = _CONVERTERS[field.item]
     return tuple(convert(item, v.strip() if isinstance(v, str) else v) for v in value)
 
@@ -208,12 +213,12 @@ def _to_dict(field: Field, value: Any) -> dict[str, Any]:
 
 
 def _literal(field: Field, text: str) -> Any:
-    for read in (json.loads, ast.literal_eval):
-        try:
-            return read(text)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            continue
-    field.fail(text, "a list or mapping in JSON")
+    with contextlib.suppress(ValueError):
+        return json.loads(text)
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        field.fail(text, "a list or mapping in JSON")
 
 
 _CONVERTERS: dict[type, Any] = {
@@ -239,7 +244,7 @@ def resolve(field: dataclasses.Field[Any], hint: Any) -> Field:
         raise TypeError(f"{field.name}: a contract cannot hold {hint} with default {default!r}")
     return Field(
         name=field.name,
-        type=base,
+        kind=base,
         item=get_args(kind)[0] if base is tuple else base,
         optional=optional,
         default=default,

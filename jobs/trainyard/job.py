@@ -1,4 +1,4 @@
-"""How every job's program runs: read the flags, claim the directory, work, write the manifest last."""
+"""How every job's program runs: flags, claim, work, and the manifest last."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def run_job(contract: type[Spec], work: Work[Spec], argv: Sequence[str] | None =
     try:
         spec = contract.parse(sys.argv[1:] if argv is None else argv)
         if _is_done(spec):
-            print(f"{spec.job}: {spec.run_dir} already holds this result; nothing to do.", flush=True)
+            print(
+                f"{spec.job}: {spec.run_dir} already holds this result; nothing to do.", flush=True
+            )
             return EXIT_DONE
         with ParentWatch():
             claim = Claim.take(spec.run_dir)
@@ -69,7 +71,8 @@ def _is_done(spec: RunDirectory) -> bool:
         return False
     if (result["job"], result["settings"]) != (spec.job, spec.to_mapping()):
         raise JobError(
-            f"the run directory {spec.run_dir!r} holds the result of {result['job']} with other settings.",
+            f"the run directory {spec.run_dir!r} holds a result of {result['job']} with other "
+            "settings.",
             "Use another run directory.",
         )
     return True
@@ -113,5 +116,3 @@ def _unknown(spec: RunDirectory, error: Exception) -> JobError:
         f"{spec.job} failed with {type(error).__name__}: {summary}",
         "Read the traceback above this line.",
     )
-
-

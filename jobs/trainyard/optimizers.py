@@ -11,7 +11,12 @@ from typing import Any
 from trainyard.errors import SettingError, nearest
 
 OPTIMIZER_PARAMS: dict[str, dict[str, str]] = {
-    "SGD": {"momentum": "number", "dampening": "number", "weight_decay": "number", "nesterov": "flag"},
+    "SGD": {
+        "momentum": "number",
+        "dampening": "number",
+        "weight_decay": "number",
+        "nesterov": "flag",
+    },
     "Adam": {"betas": "pair", "eps": "number", "weight_decay": "number", "amsgrad": "flag"},
     "AdamW": {"betas": "pair", "eps": "number", "weight_decay": "number", "amsgrad": "flag"},
     "Adagrad": {
@@ -32,12 +37,15 @@ OPTIMIZER_PARAMS: dict[str, dict[str, str]] = {
 
 
 def check_optimizer_params(optimizer: str, params: Mapping[str, Any]) -> None:
-    """Raise `SettingError` for a parameter that the optimizer has not, or whose value is of another kind."""
+    """Raise `SettingError` for a parameter that the optimizer lacks, or of another kind."""
     known = OPTIMIZER_PARAMS[optimizer]
     for name, value in params.items():
         if name in ("lr", "learning_rate"):
             raise SettingError(
-                "optimizer_params", dict(params), f"{name!r} is a setting of its own", "Set learning_rate."
+                "optimizer_params",
+                dict(params),
+                f"{name!r} is a setting of its own",
+                "Set learning_rate.",
             )
         if name not in known:
             raise SettingError(
@@ -51,9 +59,10 @@ def check_optimizer_params(optimizer: str, params: Mapping[str, Any]) -> None:
                 "optimizer_params",
                 dict(params),
                 f"{name!r} wants a {known[name]}, not {value!r}",
-                {"flag": "Give true or false.", "pair": "Give two numbers, such as [0.9, 0.999]."}.get(
-                    known[name], "Give a number."
-                ),
+                {
+                    "flag": "Give true or false.",
+                    "pair": "Give two numbers, such as [0.9, 0.999].",
+                }.get(known[name], "Give a number."),
             )
 
 
@@ -61,5 +70,9 @@ def _is_kind(value: Any, kind: str) -> bool:
     if kind == "flag":
         return isinstance(value, bool)
     if kind == "pair":
-        return isinstance(value, list | tuple) and len(value) == 2 and all(_is_kind(v, "number") for v in value)
+        return (
+            isinstance(value, list | tuple)
+            and len(value) == 2
+            and all(_is_kind(v, "number") for v in value)
+        )
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -38,7 +38,7 @@ class EventWriter:
         self._lock = threading.Lock()
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Add one event: its kind, the time, and plain JSON fields. NaN and infinity become null."""
+        """Add one event: its kind, the time, plain JSON fields. NaN and infinity become null."""
         event = {"time": time.time(), "kind": kind, **_finite(fields)}
         line = json.dumps(event, allow_nan=False, ensure_ascii=False).encode() + b"\n"
         with self._lock:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def spark_session(name: str) -> Iterator[SparkSession]:
     """A session that ends with the block.
 
-    The executors run the package that was submitted and not another one on their machine: it travels
-    as a zip file. Everything else (master, memory, cores) is `spark-submit`'s to say.
+    The executors run the package that was submitted and not another one on their machine: it
+    travels as a zip file. All else (master, memory, cores) is `spark-submit`'s to say.
     """
     from pyspark.sql import SparkSession
 

@@ -34,7 +34,9 @@ class Prepare(RunDirectory):
         help="Path or URI of the data, or sample:NAME for a dataset that a package carries.",
         section="Source",
     )
-    format: str = setting("auto", choices=SOURCE_FORMATS, help="How the source is read.", section="Source")
+    format: str = setting(
+        "auto", choices=SOURCE_FORMATS, help="How the source is read.", section="Source"
+    )
     features: tuple[str, ...] = setting(
         help="Feature columns: numbers, or one column of arrays or vectors.", section="Columns"
     )
@@ -45,12 +47,18 @@ class Prepare(RunDirectory):
         section="Columns",
     )
     validation_fraction: float = setting(
-        0.1, minimum=0.0, below=1.0, help="Share of the rows that judges each epoch.", section="Split"
+        0.1,
+        minimum=0.0,
+        below=1.0,
+        help="Share of the rows that judges each epoch.",
+        section="Split",
     )
     test_fraction: float = setting(
         0.2, above=0.0, below=1.0, help="Share of the rows that judges the model.", section="Split"
     )
-    split_seed: int = setting(0, minimum=0, help="Seed of the split by hash of the row key.", section="Split")
+    split_seed: int = setting(
+        0, minimum=0, help="Seed of the split by hash of the row key.", section="Split"
+    )
     row_group_rows: int = setting(
         2048, minimum=1, help="Rows that a reader holds in memory at a time.", section="Files"
     )
@@ -66,11 +74,16 @@ class Prepare(RunDirectory):
             )
         columns = [*self.features, self.label, *([self.key] if self.key else [])]
         if not self.features:
-            raise SettingError("features", [], "it names no column", "Name at least one feature column.")
+            raise SettingError(
+                "features", [], "it names no column", "Name at least one feature column."
+            )
         for column in columns:
             if columns.count(column) > 1:
                 raise SettingError(
-                    "features", list(self.features), f"column {column!r} has two roles", "Name it once."
+                    "features",
+                    list(self.features),
+                    f"column {column!r} has two roles",
+                    "Name it once.",
                 )
 
 
@@ -82,7 +95,9 @@ class TrainHorovod(RunDirectory):
 
     dataset: str = setting(help="Directory that holds the prepared dataset.json.", section="Data")
     streaming: bool = setting(
-        True, help="Read row groups while training; otherwise hold each rank's share in memory.", section="Data"
+        True,
+        help="Read row groups while training; otherwise hold each rank's share in memory.",
+        section="Data",
     )
     network: str = setting(
         "trainyard.networks.mnist:ConvNet",
@@ -93,17 +108,26 @@ class TrainHorovod(RunDirectory):
         {}, help="Keyword arguments of the network's class, as JSON.", section="Network"
     )
     input_shape: tuple[int, ...] = setting(
-        (1, 28, 28), minimum=1, help="Shape of one row's features, as the network takes them.", section="Network"
+        (1, 28, 28),
+        minimum=1,
+        help="Shape of one row's features, as the network takes them.",
+        section="Network",
     )
-    ranks: int = setting(2, minimum=1, maximum=4096, help="Horovod ranks, one Spark task each.", section="Training")
-    epochs: int = setting(20, minimum=1, maximum=100_000, help="Passes over the training rows.", section="Training")
+    ranks: int = setting(
+        2, minimum=1, maximum=4096, help="Horovod ranks, one Spark task each.", section="Training"
+    )
+    epochs: int = setting(
+        20, minimum=1, maximum=100_000, help="Passes over the training rows.", section="Training"
+    )
     batch_size: int = setting(
         128, minimum=1, maximum=1_000_000, help="Rows of a step on each rank.", section="Training"
     )
     optimizer: str = setting(
         "SGD", choices=tuple(OPTIMIZER_PARAMS), help="Class in torch.optim.", section="Training"
     )
-    learning_rate: float = setting(0.05, above=0.0, help="Learning rate of one rank.", section="Training")
+    learning_rate: float = setting(
+        0.05, above=0.0, help="Learning rate of one rank.", section="Training"
+    )
     scale_learning_rate: bool = setting(
         True, help="Multiply the learning rate by the number of ranks.", section="Training"
     )
@@ -111,27 +135,43 @@ class TrainHorovod(RunDirectory):
         {"momentum": 0.5}, help="The optimizer's own parameters, as JSON.", section="Training"
     )
     seed: int = setting(
-        0, minimum=0, maximum=2**31 - 1, help="Seed of the weights, the shuffle and the dropout.", section="Training"
+        0,
+        minimum=0,
+        maximum=2**31 - 1,
+        help="Seed of the weights, the shuffle and the dropout.",
+        section="Training",
     )
-    checkpoint_every: int = setting(1, minimum=1, help="Epochs between checkpoints.", section="Training")
+    checkpoint_every: int = setting(
+        1, minimum=1, help="Epochs between checkpoints.", section="Training"
+    )
     cycle_time_ms: float = setting(
-        1.0, above=0.0, maximum=1000, help="Horovod's cycle time in milliseconds.", section="Horovod"
+        1.0,
+        above=0.0,
+        maximum=1000,
+        help="Horovod's cycle time in milliseconds.",
+        section="Horovod",
     )
     start_timeout: int = setting(
         60, minimum=1, help="Seconds to wait until every rank has a slot.", section="Horovod"
     )
     stall_timeout: int = setting(
-        120, minimum=10, help="Seconds after which a rank that does not answer ends the training.", section="Horovod"
+        120,
+        minimum=10,
+        help="Seconds after which a rank that does not answer ends the training.",
+        section="Horovod",
     )
     experiment: str = setting("trainyard", help="MLflow experiment of the run.", section="Tracking")
     model_name: str = setting(help="Name of the registered model.", section="Tracking")
 
     def check(self) -> None:
-        """Raise `SettingError` for an import path that cannot be one, or a misspelt optimizer parameter."""
+        """Raise `SettingError` for a wrong import path or a misspelt optimizer parameter."""
         module, _, name = self.network.partition(":")
         if not all(part.isidentifier() for part in module.split(".")) or not name.isidentifier():
             raise SettingError(
-                "network", self.network, "it is not module:Class", "Write it as package.module:Class."
+                "network",
+                self.network,
+                "it is not module:Class",
+                "Write it as package.module:Class.",
             )
         check_optimizer_params(self.optimizer, self.optimizer_params)
 
@@ -143,10 +183,16 @@ class Evaluate(RunDirectory):
     job = "evaluate"
 
     dataset: str = setting(help="Directory that holds the prepared dataset.json.", section="Data")
-    split: str = setting("test", choices=SPLITS, help="Part of the dataset to score.", section="Data")
-    model: str = setting(help="Model directory, or models:/NAME/VERSION or models:/NAME@ALIAS.", section="Model")
+    split: str = setting(
+        "test", choices=SPLITS, help="Part of the dataset to score.", section="Data"
+    )
+    model: str = setting(
+        help="Model directory, or models:/NAME/VERSION or models:/NAME@ALIAS.", section="Model"
+    )
     champion: str | None = setting(
-        None, help="Model to compare with, such as models:/NAME@champion; none yet is no error.", section="Model"
+        None,
+        help="Model to compare with, such as models:/NAME@champion; none yet is no error.",
+        section="Model",
     )
     mlflow_run_id: str | None = setting(
         None, help="MLflow run that receives the metrics and plots.", section="Tracking"
@@ -154,7 +200,9 @@ class Evaluate(RunDirectory):
     confidence: float = setting(
         0.95, above=0.5, below=1.0, help="Confidence of the intervals.", section="Metrics"
     )
-    batch_size: int = setting(512, minimum=1, maximum=1_000_000, help="Rows scored at a time.", section="Model")
+    batch_size: int = setting(
+        512, minimum=1, maximum=1_000_000, help="Rows scored at a time.", section="Model"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,16 +215,28 @@ class Predict(RunDirectory):
         help="Path or URI of the rows, or of a prepared dataset's directory.", section="Source"
     )
     format: str = setting(
-        "auto", choices=(*SOURCE_FORMATS, "dataset"), help="How the source is read.", section="Source"
+        "auto",
+        choices=(*SOURCE_FORMATS, "dataset"),
+        help="How the source is read.",
+        section="Source",
     )
     split: str | None = setting(
-        None, choices=SPLITS, help="Part of a prepared dataset to score; all without it.", section="Source"
+        None,
+        choices=SPLITS,
+        help="Part of a prepared dataset to score; all without it.",
+        section="Source",
     )
     key: str | None = setting(
-        None, help="Column that identifies a row; without it the model's own key column.", section="Source"
+        None,
+        help="Column that identifies a row; without it the model's own key column.",
+        section="Source",
     )
-    model: str = setting(help="Model directory, or models:/NAME/VERSION or models:/NAME@ALIAS.", section="Model")
-    batch_size: int = setting(512, minimum=1, maximum=1_000_000, help="Rows scored at a time.", section="Model")
+    model: str = setting(
+        help="Model directory, or models:/NAME/VERSION or models:/NAME@ALIAS.", section="Model"
+    )
+    batch_size: int = setting(
+        512, minimum=1, maximum=1_000_000, help="Rows scored at a time.", section="Model"
+    )
 
 
 JOBS: tuple[type[RunDirectory], ...] = (Prepare, TrainHorovod, Evaluate, Predict)

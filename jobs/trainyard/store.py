@@ -44,7 +44,7 @@ def filesystem(uri: str) -> tuple[AbstractFileSystem, str]:
         scheme = urlsplit(uri).scheme
         raise JobError(
             f"{uri!r} cannot be reached: {error}.",
-            f"Install the fsspec package for {scheme!r}:// in this environment, or use another path.",
+            f"Install the fsspec package for {scheme}:// in this environment, or use another path.",
         ) from error
     return fs, path
 
@@ -110,7 +110,7 @@ def _write_part(target: Path, data: bytes) -> Path:
 
 
 def list_names(uri: str) -> list[str]:
-    """The names in a directory, sorted; none when it is not there. Unfinished objects do not show."""
+    """The names in a directory, sorted; none when it is not there, and no unfinished object."""
     if is_local(uri):
         try:
             names = os.listdir(local_path(uri))  # noqa: PTH208 - names, not paths
@@ -120,7 +120,9 @@ def list_names(uri: str) -> list[str]:
         fs, path = filesystem(uri)
         fs.invalidate_cache()
         try:
-            names = [str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
+            names = [
+                str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)
+            ]
         except FileNotFoundError:
             return []
     return sorted(name for name in names if not name.endswith(".part"))
@@ -166,5 +168,5 @@ def check_writable(uri: str) -> None:
     except OSError as error:
         raise JobError(
             f"the directory {uri!r} cannot be written: {error}.",
-            "Make it writable for the user that runs the job, free some space, or choose another one.",
+            "Make it writable for the job's user, free some space, or choose another one.",
         ) from error
