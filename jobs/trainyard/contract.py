@@ -99,10 +99,7 @@ class Contract:
     def _flags(self) -> Iterator[str]:
         for field in self.settings():
             value = getattr(self, field.name)
-            if is_template(value):
-                raise SettingError(
-                    field.name, value, "it was not rendered", "Render the task first."
-                )
+            _refuse_template(field.name, value)
             if value is None:
                 continue
             if field.kind is bool:
@@ -149,6 +146,8 @@ class Contract:
             raise SettingError(
                 flag, unknown[0], f"{cls.job}.py has no such flag", nearest(flag, flags)
             )
+        for name, value in vars(parsed).items():
+            _refuse_template(name, value)
         return cls.from_mapping(vars(parsed))
 
 
@@ -157,6 +156,11 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise SettingError("command line", message, "it cannot be read", f"See {self.prog} --help.")
+
+
+def _refuse_template(name: str, value: Any) -> None:
+    if is_template(value):
+        raise SettingError(name, value, "it was not rendered", "Give the value itself.")
 
 
 def _flag_help(field: Field) -> str:

@@ -29,6 +29,8 @@ class Setting:
         below: bound that the value must stay under.
         choices: the only values allowed.
         section: heading under which forms and `--help` show it.
+        template: what stands for it where a DAG leaves it to the operator; a command line needs
+            it.
     """
 
     help: str
@@ -38,6 +40,7 @@ class Setting:
     below: float | None = None
     choices: tuple[str, ...] | None = None
     section: str = "Settings"
+    template: str | None = None
 
     def check(self, name: str, value: Any) -> None:
         """Raise `SettingError` when a value breaks a bound or is not among the choices."""
@@ -69,6 +72,7 @@ def setting(
     below: float | None = None,
     choices: Sequence[str] | None = None,
     section: str = "Settings",
+    template: str | None = None,
 ) -> Any:
     """Declare a field of a contract, required unless it has a default; see `Setting`."""
     described = Setting(
@@ -79,7 +83,10 @@ def setting(
         below=below,
         choices=tuple(choices) if choices is not None else None,
         section=section,
+        template=template,
     )
+    if template is not None:
+        default = template
     metadata = {_METADATA: described}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
@@ -240,6 +247,9 @@ def resolve(field: dataclasses.Field[Any], hint: Any) -> Field:
     default = field.default
     if field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
+    described: Setting = field.metadata[_METADATA]
+    if described.template is not None:
+        default = dataclasses.MISSING
     if base not in _CONVERTERS or (optional and default is not None):
         raise TypeError(f"{field.name}: a contract cannot hold {hint} with default {default!r}")
     return Field(
@@ -248,5 +258,5 @@ def resolve(field: dataclasses.Field[Any], hint: Any) -> Field:
         item=get_args(kind)[0] if base is tuple else base,
         optional=optional,
         default=default,
-        setting=field.metadata[_METADATA],
+        setting=described,
     )

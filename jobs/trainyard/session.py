@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ def spark_session(name: str) -> Iterator[SparkSession]:
     """
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     defaults = {
         "spark.ui.showConsoleProgress": "false",

@@ -20,8 +20,15 @@ class RunDirectory(Contract):
     """What every job takes."""
 
     run_dir: str = setting(
-        help="Directory, on any filesystem URI, in which this run alone works.", section="Run"
+        help="Directory, on any filesystem URI, in which this run alone works.",
+        section="Run",
+        template="{{ run_dir }}",
     )
+
+    @property
+    def slots(self) -> int:
+        """Spark tasks that must run at the same time."""
+        return 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +169,11 @@ class TrainHorovod(RunDirectory):
     )
     experiment: str = setting("trainyard", help="MLflow experiment of the run.", section="Tracking")
     model_name: str = setting(help="Name of the registered model.", section="Tracking")
+
+    @property
+    def slots(self) -> int:
+        """One for each rank."""
+        return self.ranks
 
     def check(self) -> None:
         """Raise `SettingError` for a wrong import path or a misspelt optimizer parameter."""

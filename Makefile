@@ -1,0 +1,88 @@
+# `make` lists what there is. ARGS goes on: make test-jobs ARGS="-k resume -x", make demo ARGS="--epochs 5".
+
+PYTHON ?= python3
+AIRFLOW := .venv/airflow/bin
+JOBS := .venv/jobs/bin
+TOOLS := .venv/tools/bin
+# The Airflow side sees the plugins and the contract; the jobs' side never sees the plugins.
+AIRFLOW_ENV := PYTHONPATH=$(CURDIR)/jobs:$(CURDIR)/plugins AIRFLOW_HOME=$(CURDIR)/var/test/airflow
+JOBS_ENV := PYTHONPATH=$(CURDIR)/jobs
+TIERS := lint types test-dags test-plugins test-jobs test-e2e
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-tools setup-airflow demo up down test test-dags test-plugins test-jobs \
+	test-e2e lint types format lock golden bench clean clean-venv
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Make the environments, or finish or renew them; TORCH_BACKEND=cuda for a GPU
+	@$(PYTHON) scripts/setup.py
+
+setup-airflow:
+	@$(PYTHON) scripts/setup.py airflow
+
+setup-tools:
+	@$(PYTHON) scripts/setup.py tools
+
+demo: setup ## See a model trained, judged, promoted and used, from nothing
+	@$(AIRFLOW)/python scripts/demo.py $(ARGS)
+
+up: setup ## Start Airflow and what it needs on this machine
+	@$(PYTHON) scripts/local.py up
+
+down: ## Stop what `make up` started
+	@$(PYTHON) scripts/local.py down
+
+test: setup ## Lint, types and every tier of tests; fails if any of them does
+	@failed=0; summary=; \
+	for tier in $(TIERS); do \
+		echo "== $$tier"; began=$$(date +%s); \
+		if $(MAKE) --no-print-directory $$tier; then result=ok; else result=FAILED; failed=1; fi; \
+		summary="$$summary$$(printf '  %-14s %-8s %5d s' $$tier $$result $$(($$(date +%s) - began)))\n"; \
+	done; \
+	printf "\n$$summary"; exit $$failed
+
+test-dags: setup-airflow ## Test the DAGs; needs the Airflow environment alone
+	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/dags $(ARGS)
+
+test-plugins: setup-airflow ## Test the operators, triggers and pages
+	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/plugins $(ARGS)
+
+test-jobs: setup ## Test the Spark jobs and their library
+	$(JOBS_ENV) $(JOBS)/python -m pytest tests/jobs $(ARGS)
+
+test-e2e: setup ## Test whole runs: Airflow, Spark and the registry together
+	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/e2e $(ARGS)
+
+lint: setup-tools ## Check style
+	$(TOOLS)/ruff check .
+	$(TOOLS)/ruff format --check .
+
+types: setup ## Check types, each side against its own environment
+	MYPYPATH=jobs $(TOOLS)/mypy --python-executable=$(JOBS)/python \
+		--cache-dir=.cache/mypy/jobs jobs tests/jobs bench
+	MYPYPATH=jobs:plugins:scripts $(TOOLS)/mypy --python-executable=$(AIRFLOW)/python \
+		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e
+
+format: setup-tools ## Put code and imports in order
+	$(TOOLS)/ruff check --fix .
+	$(TOOLS)/ruff format .
+
+lock: setup-tools ## Renew the locks from the .in files; UPGRADE=1 takes newer versions
+	@$(PYTHON) scripts/lock.py $(if $(UPGRADE),--upgrade)
+
+golden: setup-airflow ## Renew tests/golden from what the DAGs submit now
+	$(AIRFLOW_ENV) RENEW_GOLDEN=1 $(AIRFLOW)/python -m pytest tests/dags $(ARGS)
+
+bench: setup ## Run the benchmarks, or one: BENCH=name
+	@set -e; for bench in bench/$(or $(BENCH),*).py; do \
+		echo "== $$bench"; $(JOBS_ENV) $(JOBS)/python $$bench; \
+	done
+
+clean: down ## Remove what runs and tests left behind; environments stay
+	rm -rf var .cache/mypy .cache/pytest .cache/ruff .hypothesis
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+clean-venv: ## Remove the environments; the built Horovod wheel stays
+	rm -rf .venv

@@ -1,0 +1,127 @@
+"""Train a PyTorch network with Horovod on Spark, store it, and register it as the challenger.
+
+    spark-submit --master 'local[2]' jobs/train_horovod.py \\
+        --run-dir=/data/runs/train --dataset=/data/runs/prepare/data --model-name=digits
+
+A tiny one, to see that everything is in place:
+
+    spark-submit --master 'local[1]' jobs/train_horovod.py --ranks=1 --epochs=1 \\
+        --run-dir=/tmp/train --dataset=/data/runs/prepare/data --model-name=tiny
+
+MLFLOW_TRACKING_URI names the MLflow server or database. `--help` lists every setting.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+from trainyard import __version__, networks, tracking
+from trainyard.dataset import Dataset
+from trainyard.horovod.launch import BarrierLauncher, LaunchSettings
+from trainyard.horovod.loader import check_rows
+from trainyard.horovod.train import TrainResult, train
+from trainyard.job import Run, run_job
+from trainyard.layout import MODEL, join
+from trainyard.models import ModelMeta, save_model
+from trainyard.session import spark_session
+from trainyard.specs import TrainHorovod
+
+
+def check(spec: TrainHorovod, dataset: Dataset) -> None:
+    """Refuse what the ranks would stumble over, before they start."""
+    check_rows(dataset.rows("train"), ranks=spec.ranks, batch_size=spec.batch_size)
+    network = networks.build(spec.network, spec.network_params)
+    networks.check_fit(
+        network,
+        spec.network,
+        input_shape=spec.input_shape,
+        width=dataset.width,
+        classes=len(dataset.classes),
+    )
+
+
+def launch(spec: TrainHorovod, dataset: Dataset, run: Run) -> TrainResult:
+    """Train on Spark; return what rank 0 made."""
+    settings = LaunchSettings(
+        run_dir=spec.run_dir,
+        claim=run.claim,
+        cycle_time_ms=spec.cycle_time_ms,
+        start_timeout=spec.start_timeout,
+        stall_timeout=spec.stall_timeout,
+    )
+    with spark_session(f"{spec.job} {spec.model_name}") as spark:
+        launcher = BarrierLauncher(spark.sparkContext, settings)
+        return launcher.run(functools.partial(train, spec, dataset, claim=run.claim), spec.ranks)[0]
+
+
+def store_model(spec: TrainHorovod, dataset: Dataset, trained: TrainResult) -> ModelMeta:
+    """Write the best weights and what is needed to use them."""
+    assert trained.state is not None  # noqa: S101 - rank 0 returns them
+    meta = ModelMeta(
+        network=spec.network,
+        network_params=spec.network_params,
+        input_shape=spec.input_shape,
+        features=dataset.features,
+        key=dataset.key,
+        label=dataset.label,
+        classes=dataset.classes,
+        width=dataset.width,
+        weights_sha256="",
+        dataset_fingerprint=dataset.fingerprint,
+        settings=spec.to_mapping(),
+        versions=versions(),
+    )
+    return save_model(join(spec.run_dir, MODEL), trained.state, meta)
+
+
+def versions() -> dict[str, str]:
+    """What the weights were made with."""
+    import horovod
+    import torch
+
+    return {"torch": torch.__version__, "horovod": horovod.__version__, "trainyard": __version__}
+
+
+def work(spec: TrainHorovod, run: Run) -> dict[str, Any]:
+    """The job: read, check, train, store, register."""
+    dataset = Dataset.read(spec.dataset)
+    check(spec, dataset)
+    trained = launch(spec, dataset, run)
+    model = store_model(spec, dataset, trained)
+    directory = join(spec.run_dir, MODEL)
+    run.events.note("recording the run and the model in MLflow")
+    tracked = tracking.track(
+        experiment=spec.experiment,
+        model_name=spec.model_name,
+        run_dir=spec.run_dir,
+        model_directory=directory,
+        params=spec.to_mapping(),
+        tags={"trainyard.dataset": dataset.fingerprint, "trainyard.model": model.weights_sha256},
+        history=[epoch.figures() for epoch in trained.history],
+    )
+    best = trained.best
+    return {
+        "outputs": {"model": directory, "model_uri": tracked.uri},
+        "model": {
+            "name": tracked.name,
+            "version": tracked.version,
+            "mlflow_run_id": tracked.run_id,
+        },
+        "metrics": {
+            "loss": best.loss,
+            "accuracy": best.accuracy,
+            "validation_loss": best.validation_loss,
+            "validation_accuracy": best.validation_accuracy,
+            "best_epoch": best.number,
+            "epochs": len(trained.history),
+            "rows_per_second": trained.rows_per_second,
+        },
+        "rows": trained.rows,
+        "fingerprints": {"dataset": dataset.fingerprint, "model": model.weights_sha256},
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(run_job(TrainHorovod, work))

@@ -1,0 +1,1 @@
+"""Training with Horovod on Spark: launcher, loader, loop, checkpoints."""

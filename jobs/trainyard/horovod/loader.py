@@ -1,0 +1,272 @@
+"""Which rows each rank trains on, and how it reads them from a prepared dataset."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from trainyard import store
+from trainyard.dataset import FEATURES, LABEL, Dataset
+from trainyard.errors import JobError, SettingError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+MIXED_ROW_GROUPS = 4
+"""Row groups that a streaming rank holds and shuffles together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Some rows: features (rows, width) as float32 and labels (rows,) as int64."""
+
+    features: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, index: Tensor) -> Rows:
+        """The rows at an index (rows,) of int64."""
+        return Rows(features=self.features[index], labels=self.labels[index])
+
+
+def concatenate(parts: Sequence[Rows]) -> Rows:
+    """The rows of all parts, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    return Rows(
+        features=torch.cat([part.features for part in parts]),
+        labels=torch.cat([part.labels for part in parts]),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How an epoch's rows are shared among ranks and steps; every rank computes the same one.
+
+    A rank has a range of the rows; ranges differ by one row at most. Every rank takes the same number
+    of steps, and its rows are spread evenly over them, so that no step is left with a few rows only.
+
+    Attributes:
+        rows: rows of the split.
+        size: number of ranks.
+        batch_size: most rows of a rank's step.
+    """
+
+    rows: int
+    size: int
+    batch_size: int
+
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch: what the largest share needs."""
+        return -(-self._share(self.size - 1) // self.batch_size)
+
+    def bounds(self, rank: int) -> tuple[int, int]:
+        """First row of a rank and the one past its last."""
+        return self.rows * rank // self.size, self.rows * (rank + 1) // self.size
+
+    def batches(self, rank: int) -> list[int]:
+        """Rows of a rank in each step; they may be none."""
+        return self._spread(self._share(rank))
+
+    def totals(self) -> list[int]:
+        """Rows of all ranks in each step."""
+        shares = Counter(self._share(rank) for rank in range(self.size))
+        spread = [[count * rows for rows in self._spread(share)] for share, count in shares.items()]
+        return [sum(step) for step in zip(*spread, strict=True)]
+
+    def _share(self, rank: int) -> int:
+        first, end = self.bounds(rank)
+        return end - first
+
+    def _spread(self, share: int) -> list[int]:
+        ends = [share * step // self.steps for step in range(self.steps + 1)]
+        return [end - start for start, end in itertools.pairwise(ends)]
+
+
+def check_rows(rows: int, *, ranks: int, batch_size: int) -> None:
+    """Refuse a training split that cannot fill one step.
+
+    Raises:
+        SettingError: showing the arithmetic.
+    """
+    if rows < ranks * batch_size:
+        most = rows // ranks
+        fix = f"Use a batch_size of {most} or less" if most else "Use fewer ranks"
+        raise SettingError(
+            "batch_size",
+            batch_size,
+            f"the training split has {rows} rows, fewer than one step's "
+            f"{ranks} ranks x {batch_size} rows = {ranks * batch_size}",
+            f"{fix}, or prepare more data.",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """The part of a row group that belongs to a rank.
+
+    Attributes:
+        uri: the file.
+        group: number of the row group in it.
+        group_rows: rows of the whole group.
+        start: first row of the part.
+        rows: rows of the part.
+    """
+
+    uri: str
+    group: int
+    group_rows: int
+    start: int
+    rows: int
+
+
+def pieces(dataset: Dataset, split: str, first: int, end: int) -> list[Piece]:
+    """The parts of row groups that make up rows `first` to `end` of a split."""
+    found: list[Piece] = []
+    offset = 0
+    for uri, file in zip(dataset.paths(split), dataset.splits[split], strict=True):
+        for group, rows in enumerate(file.row_groups):
+            start, stop = max(first, offset), min(end, offset + rows)
+            if start < stop:
+                found.append(
+                    Piece(
+                        uri=uri, group=group, group_rows=rows, start=start - offset, rows=stop - start
+                    )
+                )
+            offset += rows
+    return found
+
+
+class Loader:
+    """Reads one rank's rows of a split, in another order each epoch.
+
+    Args:
+        dataset: the prepared dataset.
+        split: its part.
+        plan: how the split's rows are shared.
+        rank: whose rows to read.
+        streaming: read row groups in every epoch and hold a few at a time; otherwise hold all rows.
+    """
+
+    def __init__(
+        self, dataset: Dataset, split: str, plan: Plan, rank: int, *, streaming: bool
+    ) -> None:
+        self._width = dataset.width
+        self._classes = len(dataset.classes)
+        self._pieces = pieces(dataset, split, *plan.bounds(rank))
+        self._batches = plan.batches(rank)
+        self._rank = rank
+        self._held = None if streaming else self._hold()
+
+    def in_order(self) -> Iterator[Rows]:
+        """The rank's batches, in the order of the files."""
+        return _cut(self._buffers(self._pieces, 1), self._batches, None)
+
+    def shuffled(self, *, seed: int, epoch: int) -> Iterator[Rows]:
+        """The rank's batches in the order that (seed, epoch, rank) gives.
+
+        A streaming rank shuffles its row groups, and the rows of a few groups with each other.
+        """
+        rng = np.random.default_rng([seed, epoch, self._rank])
+        order = [self._pieces[i] for i in rng.permutation(len(self._pieces))]
+        return _cut(self._buffers(order, MIXED_ROW_GROUPS), self._batches, rng)
+
+    def _buffers(self, order: Sequence[Piece], groups: int) -> Iterator[Rows]:
+        if self._held is not None:
+            yield self._held
+            return
+        for start in range(0, len(order), groups):
+            yield concatenate([self._read(piece) for piece in order[start : start + groups]])
+
+    def _hold(self) -> Rows:
+        count = sum(piece.rows for piece in self._pieces)
+        held = Rows(
+            features=torch.empty(count, self._width), labels=torch.empty(count, dtype=torch.int64)
+        )
+        start = 0
+        for piece in self._pieces:
+            rows = self._read(piece)
+            held.features[start : start + len(rows)] = rows.features
+            held.labels[start : start + len(rows)] = rows.labels
+            start += len(rows)
+        return held
+
+    def _read(self, piece: Piece) -> Rows:
+        fs, path = store.filesystem(piece.uri)
+        try:
+            with fs.open(path, "rb") as source, pq.ParquetFile(source) as file:
+                if file.metadata.row_group(piece.group).num_rows != piece.group_rows:
+                    raise _changed(piece, "a row group has another number of rows")
+                table = file.read_row_group(
+                    piece.group, columns=[FEATURES, LABEL], use_threads=False
+                )
+        except FileNotFoundError as error:
+            raise _changed(piece, "it is not there") from error
+        except (pa.ArrowException, IndexError) as error:
+            raise _changed(piece, f"it cannot be read: {error}") from error
+        table = table.slice(piece.start, piece.rows)
+        return Rows(
+            features=self._features(piece, table.column(FEATURES).combine_chunks()),
+            labels=self._labels(piece, table.column(LABEL).combine_chunks()),
+        )
+
+    def _features(self, piece: Piece, column: pa.Array) -> Tensor:
+        if not pa.types.is_list(column.type) or column.type.value_type != pa.float32():
+            raise _changed(piece, f"column {FEATURES!r} is {column.type}, not list<float>")
+        lengths = pc.min_max(pc.list_value_length(column)).as_py()
+        values = column.flatten()
+        if column.null_count or values.null_count or set(lengths.values()) != {self._width}:
+            raise _changed(piece, f"column {FEATURES!r} has nulls or rows that are not {self._width} wide")
+        return _tensor(values.to_numpy()).view(-1, self._width)
+
+    def _labels(self, piece: Piece, column: pa.Array) -> Tensor:
+        bounds = pc.min_max(column).as_py()
+        if column.null_count or bounds["min"] < 0 or bounds["max"] >= self._classes:
+            raise _changed(
+                piece, f"column {LABEL!r} has nulls or values outside 0 to {self._classes - 1}"
+            )
+        return _tensor(column.cast(pa.int64()).to_numpy())
+
+
+def _tensor(values: npt.NDArray[np.generic]) -> Tensor:
+    # A copy: Arrow's memory is read-only, and would be held whole for a slice of it.
+    return torch.from_numpy(values.copy())
+
+
+def _changed(piece: Piece, problem: str) -> JobError:
+    return JobError(
+        f"the file {piece.uri!r} does not match the dataset.json that lists it: {problem}.",
+        "Run the prepare job again, into a new directory.",
+    )
+
+
+def _cut(
+    buffers: Iterable[Rows], batches: Sequence[int], rng: np.random.Generator | None
+) -> Iterator[Rows]:
+    """Cut buffers into batches, the rows of each buffer shuffled when `rng` is given."""
+    source = iter(buffers)
+    rows = Rows(features=torch.empty(0, 0), labels=torch.empty(0, dtype=torch.int64))
+    order = torch.empty(0, dtype=torch.int64)
+    for wanted in batches:
+        parts = [rows.take(order[:wanted])] if len(order) or not wanted else []
+        order = order[wanted:]
+        while sum(map(len, parts)) < wanted:
+            rows = next(source)
+            order = torch.from_numpy(np.arange(len(rows)) if rng is None else rng.permutation(len(rows)))
+            missing = wanted - sum(map(len, parts))
+            parts.append(rows.take(order[:missing]))
+            order = order[missing:]
+        yield concatenate(parts)

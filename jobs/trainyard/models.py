@@ -1,0 +1,213 @@
+"""A stored model: `weights.safetensors` and the `meta.json` from which its network is rebuilt.
+
+Nothing is unpickled: the weights are plain tensors whose digest meta.json holds, and the network is
+made by its import path and parameters. Weights are written first, meta.json last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import nn
+
+from trainyard import networks, registry, store
+from trainyard.dataset import Dataset
+from trainyard.errors import JobError
+from trainyard.layout import join
+
+WEIGHTS = "weights.safetensors"
+META = "meta.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelMeta:
+    """What meta.json says.
+
+    Attributes:
+        network: import path of the network's class, as module:Class.
+        network_params: keyword arguments of the class.
+        input_shape: shape of one row's features, as the network takes them.
+        features: the source's feature columns, in order.
+        key: the source's key column, if it had one.
+        label: the source's label column.
+        classes: the label values; the network gives one score for each.
+        width: numbers in a row's features.
+        weights_sha256: digest of the weights' file; `save_model` fills it in.
+        dataset_fingerprint: the dataset on which the model was trained.
+        settings: the training's settings.
+        versions: versions of torch, horovod and trainyard.
+    """
+
+    network: str
+    network_params: dict[str, Any]
+    input_shape: tuple[int, ...]
+    features: tuple[str, ...]
+    key: str | None
+    label: str
+    classes: tuple[str | int, ...]
+    width: int
+    weights_sha256: str = ""
+    dataset_fingerprint: str
+    settings: dict[str, Any]
+    versions: dict[str, str]
+
+    def check_dataset(self, dataset: Dataset) -> None:
+        """Raise `JobError` when a dataset's rows are not what the model was trained on."""
+        for name in ("width", "features", "label", "classes"):
+            mine, theirs = getattr(self, name), getattr(dataset, name)
+            if mine != theirs:
+                raise JobError(
+                    f"the model wants {name} {_short(mine)}, but the dataset {dataset.directory!r} has "
+                    f"{_short(theirs)}.",
+                    "Score a dataset prepared like the one that the model was trained on.",
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredModel:
+    """A model as it is stored; small enough to travel to every worker.
+
+    Attributes:
+        weights: content of the weights' file.
+    """
+
+    meta: ModelMeta
+    weights: bytes
+
+    @classmethod
+    def read(cls, directory: str) -> Self:
+        """Read a model directory.
+
+        Raises:
+            JobError: it is not there, or does not match its own meta.json.
+        """
+        return cls(meta=_read_meta(directory), weights=_read_weights(directory))._checked(directory)
+
+    def _checked(self, directory: str) -> Self:
+        if hashlib.sha256(self.weights).hexdigest() != self.meta.weights_sha256:
+            raise JobError(
+                f"{join(directory, WEIGHTS)!r} does not have the sha256 that {META} holds: it is damaged, "
+                "or not the file that was saved.",
+                "Restore the model directory, or train again.",
+            )
+        return self
+
+    def build(self) -> nn.Module:
+        """The network with its weights, in eval mode.
+
+        Raises:
+            JobError: the network cannot be made, or has other weights than the stored ones.
+        """
+        network = networks.build(self.meta.network, self.meta.network_params)
+        try:
+            network.load_state_dict(load(self.weights))
+        except (RuntimeError, SafetensorError) as error:
+            raise JobError(
+                f"the stored weights do not fit {self.meta.network}: {' '.join(str(error).split())}",
+                "Use the network's class as it was when the model was trained.",
+            ) from error
+        return network.eval()
+
+
+def save_model(directory: str, state_dict: Mapping[str, Any], meta: ModelMeta) -> ModelMeta:
+    """Write a model directory, and return `meta` with the digest of its weights.
+
+    Raises:
+        JobError: the state holds something that is no tensor, or a number that is not finite.
+    """
+    weights = save({name: _plain(name, value) for name, value in state_dict.items()})
+    meta = dataclasses.replace(meta, weights_sha256=hashlib.sha256(weights).hexdigest())
+    store.write_bytes(join(directory, WEIGHTS), weights)
+    store.write_json(join(directory, META), dataclasses.asdict(meta))
+    return meta
+
+
+def load_model(directory: str) -> tuple[nn.Module, ModelMeta]:
+    """The network in eval mode and what is known of it; see `StoredModel` for the errors."""
+    stored = StoredModel.read(directory)
+    return stored.build(), stored.meta
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelIdentity:
+    """Which model it is.
+
+    Attributes:
+        uri: a directory, or models:/NAME/VERSION.
+        name: its registered name, if it has one.
+        version: its registered version.
+    """
+
+    uri: str
+    name: str | None = None
+    version: str | None = None
+
+
+def resolve_model(uri: str) -> tuple[str, ModelIdentity]:
+    """The directory of a model, and its identity with the alias resolved.
+
+    Args:
+        uri: a directory, models:/NAME/VERSION or models:/NAME@ALIAS.
+
+    Raises:
+        JobError: the registry has no such model.
+    """
+    if not registry.is_model_uri(uri):
+        return uri, ModelIdentity(uri=uri)
+    found = registry.resolve(uri)
+    directory = registry.download(found.name, found.version)
+    return directory, ModelIdentity(uri=found.uri, name=found.name, version=found.version)
+
+
+def _plain(name: str, value: Any) -> torch.Tensor:
+    if not isinstance(value, torch.Tensor):
+        raise JobError(
+            f"the network's state {name!r} is a {type(value).__name__}, not a tensor.",
+            "Keep only parameters and buffers in the network's state.",
+        )
+    if value.is_floating_point() and not torch.isfinite(value).all():
+        raise JobError(
+            f"the network's state {name!r} holds NaN or infinite numbers.",
+            "Lower the learning rate, or check the features.",
+        )
+    # Clones, since safetensors refuses tensors that share memory, such as tied weights.
+    return value.detach().cpu().contiguous().clone()
+
+
+def _read_meta(directory: str) -> ModelMeta:
+    uri = join(directory, META)
+    try:
+        values: dict[str, Any] = store.read_json(uri)
+        tuples: dict[str, Any] = {name: tuple(values.pop(name)) for name in ("input_shape", "features", "classes")}
+        return ModelMeta(**tuples, **values)
+    except FileNotFoundError as error:
+        raise JobError(
+            f"setting 'model' is {directory!r}: there is no {META}.",
+            "Give the model directory or models:/ URI that a training's result names.",
+        ) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise JobError(
+            f"{uri!r} does not describe a model: {error!r}.", "Train the model again."
+        ) from error
+
+
+def _read_weights(directory: str) -> bytes:
+    uri = join(directory, WEIGHTS)
+    try:
+        return store.read_bytes(uri)
+    except FileNotFoundError as error:
+        raise JobError(
+            f"the model {directory!r} has no {WEIGHTS}.", "Restore the directory, or train again."
+        ) from error
+
+
+def _short(value: Any) -> str:
+    text = str(list(value) if isinstance(value, tuple) else value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,169 @@
+"""Parquet files written and read by Spark's own tasks, on any filesystem, in row groups of a set size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+
+from trainyard import store
+from trainyard.dataset import FEATURES, KEY, LABEL, DataFile, Dataset
+from trainyard.errors import JobError
+from trainyard.layout import join
+
+SCHEMA = pa.schema(
+    [
+        pa.field(KEY, pa.string()),
+        pa.field(FEATURES, pa.list_(pa.float32())),
+        pa.field(LABEL, pa.int64()),
+    ]
+)
+"""Schema of a prepared dataset's files."""
+
+
+class PartWriter:
+    """Writes one Parquet file in row groups of `row_group_rows`, holding one group in memory.
+
+    Args:
+        directory: directory that the file's path is relative to.
+        path: the file's path; no other task may have it.
+    """
+
+    def __init__(self, directory: str, path: str, schema: pa.Schema, row_group_rows: int) -> None:
+        self._uri = join(directory, path)
+        self._path = path
+        self._schema = schema
+        self._rows = row_group_rows
+        self._pending: list[pa.RecordBatch] = []
+        self._groups: list[int] = []
+
+    def __enter__(self) -> Self:
+        with _writing(self._uri):
+            fs, path = store.filesystem(self._uri)
+            fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._file = fs.open(path, "wb")
+            self._writer = pq.ParquetWriter(self._file, self._schema)
+        return self
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+        self._pending.append(batch)
+        while sum(b.num_rows for b in self._pending) >= self._rows:
+            self._write_group()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            return
+        with _writing(self._uri):
+            if self._pending:
+                self._write_group()
+            self._writer.close()
+            self._bytes = int(self._file.tell())
+            self._file.close()
+
+    @property
+    def written(self) -> DataFile:
+        """The file, once it is closed."""
+        return DataFile(path=self._path, row_groups=tuple(self._groups), bytes=self._bytes)
+
+    def _write_group(self) -> None:
+        table = pa.Table.from_batches(self._pending, self._schema)
+        with _writing(self._uri):
+            self._writer.write_table(table.slice(0, self._rows), row_group_size=self._rows)
+        self._groups.append(min(self._rows, table.num_rows))
+        rest = table.slice(self._rows).combine_chunks()
+        self._pending = rest.to_batches()
+
+
+def lists(matrix: np.ndarray[Any, Any]) -> pa.Array:
+    """A matrix as a column of lists of the same type."""
+    flat = pa.array(np.ascontiguousarray(matrix).reshape(-1))
+    fixed = pa.FixedSizeListArray.from_arrays(flat, matrix.shape[1])
+    return fixed.cast(pa.list_(flat.type))
+
+
+def task_attempt() -> tuple[int, int]:
+    """The number of this task's partition, and a number that no other attempt of the job has."""
+    context = TaskContext.get()
+    return (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+
+
+@contextmanager
+def _writing(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise JobError(
+            f"{uri!r} cannot be written: {error}.", "Free some space, or use another run directory."
+        ) from error
+
+
+def sweep(directory: str, kept: Sequence[str]) -> None:
+    """Remove the files of a directory's sub-directories that a failed task attempt left."""
+    for folder in {path.rpartition("/")[0] for path in kept}:
+        for name in store.list_names(join(directory, folder)):
+            if join(folder, name).lstrip("/") not in kept:
+                store.remove(join(directory, folder, name))
+
+
+Unit = tuple[str, int, int]
+"""Path of a prepared file, the number of a row group in it, and the rows that it has."""
+
+UNITS = "path string, row_group int, rows int"
+"""Spark's schema of units."""
+
+
+def units(dataset: Dataset, split: str) -> list[Unit]:
+    """The row groups of a split, in order."""
+    return [
+        (join(dataset.directory, file.path), group, rows)
+        for file in dataset.splits[split]
+        for group, rows in enumerate(file.row_groups)
+    ]
+
+
+def read_units(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read the row groups that batches of units name, one at a time.
+
+    Raises:
+        JobError: a file is gone or does not match dataset.json.
+    """
+    for batch in batches:
+        for unit in batch.to_pylist():
+            yield from _read_group(**unit).to_batches()
+
+
+def _read_group(path: str, row_group: int, rows: int) -> pa.Table:
+    try:
+        fs, name = store.filesystem(path)
+        with fs.open(name, "rb") as file:
+            table = pq.ParquetFile(file).read_row_group(row_group, columns=SCHEMA.names).cast(SCHEMA)
+    except (OSError, pa.ArrowException, IndexError, ValueError) as error:
+        raise _changed(path, row_group, str(error)) from error
+    if table.num_rows != rows:
+        raise _changed(path, row_group, f"it has {table.num_rows} rows, not {rows}")
+    return table
+
+
+def _changed(path: str, row_group: int, problem: str) -> JobError:
+    return JobError(
+        f"row group {row_group} of {path!r} is not as dataset.json describes it: {problem}.",
+        "Run the prepare job again.",
+    )
+
+
+def matrix(column: pa.Array, width: int) -> np.ndarray[Any, Any]:
+    """A column of float32 lists, all of one width, as a matrix."""
+    flat: np.ndarray[Any, Any] = column.flatten().to_numpy(zero_copy_only=False)
+    return flat.reshape(-1, width)

@@ -1,0 +1,83 @@
+"""Scores rows with stored models in Spark's Python workers: eval mode, one thread, the same for every job."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from trainyard import networks
+from trainyard.models import StoredModel
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+    from pyspark.sql import SparkSession
+
+
+class Scorer:
+    """A model at work in one process.
+
+    Args:
+        model: the stored model.
+        batch_size: rows scored at a time.
+    """
+
+    def __init__(self, model: StoredModel, batch_size: int) -> None:
+        self.meta = model.meta
+        self._network: nn.Module = model.build()
+        self._batch_size = batch_size
+
+    def log_probabilities(self, features: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The logarithm of each class's probability.
+
+        Args:
+            features: float32 [rows, width].
+
+        Returns:
+            float64 [rows, classes]; not finite where the network's scores are not.
+        """
+        shape = self.meta.input_shape
+        scored = [np.empty((0, len(self.meta.classes)))]
+        with torch.inference_mode():
+            for start in range(0, len(features), self._batch_size):
+                rows = torch.tensor(features[start : start + self._batch_size]).reshape(-1, *shape)
+                scored.append(self._network(rows).double().log_softmax(dim=1).numpy())
+        return np.concatenate(scored)
+
+
+def check_model(model: StoredModel, name: str) -> None:
+    """Build a model here and score two rows of zeros, so that what cannot work fails before the rows.
+
+    Raises:
+        JobError: the network cannot be built, or does not fit its own meta.json.
+    """
+    meta = model.meta
+    networks.check_fit(
+        model.build(),
+        name,
+        input_shape=meta.input_shape,
+        width=meta.width,
+        classes=len(meta.classes),
+    )
+
+
+class Shipped:
+    """A model on its way to the workers, where each process builds it once."""
+
+    def __init__(self, spark: SparkSession, model: StoredModel, batch_size: int) -> None:
+        self._model: Broadcast[StoredModel] = spark.sparkContext.broadcast(model)
+        self._batch_size = batch_size
+        self._id = uuid.uuid4().hex
+
+    def scorer(self) -> Scorer:
+        """The model of this worker; call it in a task."""
+        torch.set_num_threads(1)
+        if self._id not in _SCORERS:
+            _SCORERS[self._id] = Scorer(self._model.value, self._batch_size)
+        return _SCORERS[self._id]
+
+
+_SCORERS: dict[str, Scorer] = {}

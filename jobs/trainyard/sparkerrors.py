@@ -1,0 +1,53 @@
+"""Turns an error that Spark wraps around a known failure back into that failure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trainyard.errors import JobError
+
+_JOB_ERROR = re.compile(
+    r"(?:JobError|SettingError): cause: (?P<cause>.*?) fix: (?P<fix>[^\n]*)", re.DOTALL
+)
+_CSV_HEADER = re.compile(
+    r"Header: (?P<header>[^\n]*)\n\s*Schema: (?P<schema>[^\n]*).*?CSV file: (?P<file>\S+)",
+    re.DOTALL,
+)
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Raise, in place of Spark's error, the `JobError` that a task raised or a known cause amounts to."""
+    try:
+        yield
+    except JobError:
+        raise
+    except Exception as error:
+        known = _known(_text(error))
+        if known is None:
+            raise
+        raise known from error
+
+
+def _text(error: Exception) -> str:
+    """All that an error says, Java's causes included."""
+    texts = [str(error)]
+    cause = getattr(error, "java_exception", None)
+    while cause is not None:
+        texts.append(str(cause.toString()))
+        cause = cause.getCause()
+    return "\n".join(texts)
+
+
+def _known(text: str) -> JobError | None:
+    if found := _JOB_ERROR.search(text):
+        return JobError(found["cause"], found["fix"].strip())
+    if found := _CSV_HEADER.search(text):
+        return JobError(
+            f"the CSV file {found['file']} has the columns {found['header']}, but the first file has "
+            f"{found['schema']}.",
+            "Give all files one header, with the columns in one order.",
+        )
+    return None

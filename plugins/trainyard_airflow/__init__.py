@@ -1,0 +1,1 @@
+"""Airflow's side of Trainyard: operators, the promotion gate and what DAGs are written with."""

@@ -1,0 +1,192 @@
+"""Which Spark master a connection means; what the provider would guess wrongly is refused.
+
+The provider turns an unknown connection into YARN, appends a port to a host that has one, takes a
+web page's address for a master and ignores extras that it does not know. Each costs a run, so each
+is an error here, before anything is submitted.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from dataclasses import dataclass
+
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from trainyard.errors import JobError, nearest
+
+DEPLOY_MODES = ("client", "cluster")
+BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
+
+_EXTRAS = (
+    "deploy-mode",
+    "keytab",
+    "namespace",
+    "principal",
+    "queue",
+    "rest-port",
+    "rest-scheme",
+    "spark-binary",
+    "yarn_resourcemanager_webapp_address",
+)
+_HOST_PORT = r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d+"
+_LOCAL = re.compile(r"local(?:\[(?P<threads>\*|[1-9]\d*)(?:,\d+)?\])?")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[(?P<workers>\d+),(?P<cores>\d+),\d+\]")
+_MASTER = re.compile(
+    rf"{_LOCAL.pattern}|{_LOCAL_CLUSTER.pattern}|yarn"
+    rf"|spark://{_HOST_PORT}(?:,{_HOST_PORT})*|k8s://(?:https?://)?[^\s/:]+(?::\d+)?/?"
+)
+_FORMS = "local[2], spark://HOST:7077, yarn or k8s://https://HOST:PORT"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkMaster:
+    """Where a job is submitted.
+
+    Attributes:
+        url: the master, as `spark-submit --master` takes it.
+        deploy_mode: where the driver runs; always `client` so far.
+        binary: name of the program that submits.
+        slots: tasks that can run at once, where that is known without asking the master.
+    """
+
+    url: str
+    deploy_mode: str
+    binary: str
+    slots: int | None
+
+
+def resolve(conn_id: str, *, deploy_mode: str | None, binary: str | None) -> SparkMaster:
+    """The master that a connection means.
+
+    Args:
+        conn_id: the Spark connection.
+        deploy_mode: the operator's own choice, which goes before the connection's.
+        binary: the operator's own choice of a program, which goes before the connection's.
+
+    Raises:
+        JobError: the connection does not exist, or does not clearly mean one master.
+    """
+    connection = _connection(conn_id)
+    extra: dict[str, str] = connection.extra_dejson
+    _check_extras(conn_id, extra)
+    url = _master(conn_id, connection)
+    mode = deploy_mode or extra.get("deploy-mode") or "client"
+    _check_deploy_mode(conn_id, url, mode)
+    chosen = binary or extra.get("spark-binary") or BINARIES[0]
+    if binary is None and chosen not in BINARIES:
+        raise JobError(
+            f"connection {conn_id!r} has spark-binary {chosen!r}.",
+            f"Use one of {', '.join(BINARIES)}, and put its folder on PATH.",
+        )
+    return SparkMaster(url=url, deploy_mode=mode, binary=chosen, slots=_slots(url))
+
+
+def _connection(conn_id: str) -> Connection:
+    variable = f"AIRFLOW_CONN_{conn_id.upper()}"
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        if variable in os.environ:
+            raise JobError(
+                f"connection {conn_id!r} cannot be read from {variable}: it is not a valid URI.",
+                'Write it as JSON, such as {"conn_type": "spark", "host": "local[2]"}.',
+            ) from error
+        raise JobError(
+            f"connection {conn_id!r} is not defined.",
+            f"Add it in Airflow (type Spark, host {_FORMS}) or as {variable}.",
+        ) from error
+
+
+def _master(conn_id: str, connection: Connection) -> str:
+    """Put the master's URL together as the provider's hook does, and check it."""
+    host = (connection.host or "").strip()
+    if connection.conn_type == "spark" and host and ("://" in host or not connection.port):
+        url = host
+    else:
+        url = f"{connection.conn_type}://{host}"
+    if connection.port:
+        url = f"{url}:{connection.port}"
+    if not _MASTER.fullmatch(url):
+        raise JobError(
+            f"connection {conn_id!r} means the Spark master {url!r}, which is none.",
+            _master_fix(connection, url),
+        )
+    if url.startswith("k8s://") and not _is_installed("airflow.providers.cncf.kubernetes"):
+        raise JobError(
+            f"connection {conn_id!r} means {url!r}, and Airflow has no Kubernetes provider.",
+            "Install apache-airflow-providers-cncf-kubernetes in Airflow's environment.",
+        )
+    return url
+
+
+def _master_fix(connection: Connection, url: str) -> str:
+    host = connection.host or ""
+    if "local" in host and connection.port:
+        return "Remove the port: a local master has none."
+    if "%5B" in host.upper():
+        return "Write brackets in a JSON connection's host as they are: local[2]."
+    if re.search(r":\d+$", host) and connection.port:
+        return f"The host has a port already: remove the port {connection.port}."
+    if re.match(r"https?://", url):
+        return "That is a web page: give the master's own address, such as spark://HOST:7077."
+    if url == "yarn://yarn":
+        return 'Write it as JSON: {"conn_type": "spark", "host": "yarn"}.'
+    return f"Use connection type spark and as host {_FORMS}."
+
+
+def _check_extras(conn_id: str, extra: dict[str, str]) -> None:
+    spelled = {_plain(name): name for name in _EXTRAS}
+    for name in extra:
+        known = spelled.get(_plain(name))
+        if known and known != name:
+            raise JobError(
+                f"connection {conn_id!r} has the extra {name!r}, which the provider ignores.",
+                nearest(known, _EXTRAS),
+            )
+        if _plain(name) == "sparkhome":
+            raise JobError(
+                f"connection {conn_id!r} has the extra {name!r}, which the provider refuses.",
+                "Remove it, and put the folder of spark-submit on PATH.",
+            )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.\s]", "", name).lower()
+
+
+def _check_deploy_mode(conn_id: str, url: str, mode: str) -> None:
+    if mode not in DEPLOY_MODES:
+        raise JobError(
+            f"the deploy mode of connection {conn_id!r} is {mode!r}.", nearest(mode, DEPLOY_MODES)
+        )
+    if mode == "cluster":
+        reason = (
+            "a standalone master does not take Python programs in cluster mode"
+            if url.startswith("spark://")
+            else "a local master has no cluster to run the driver in"
+            if url.startswith("local")
+            else "jobs are submitted in client mode only"
+        )
+        raise JobError(
+            f"connection {conn_id!r} asks for deploy mode 'cluster' on {url!r}: {reason}.",
+            "Set the deploy mode to client.",
+        )
+
+
+def _slots(url: str) -> int | None:
+    if match := _LOCAL_CLUSTER.fullmatch(url):
+        return int(match["workers"]) * int(match["cores"])
+    if match := _LOCAL.fullmatch(url):
+        threads = match["threads"] or "1"
+        return (os.cpu_count() or 1) if threads == "*" else int(threads)
+    return None
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,1 @@
+"""The operators that Trainyard's DAGs are made of."""

@@ -1,0 +1,69 @@
+"""What Trainyard reads from the [trainyard] section of Airflow's configuration.
+
+Each option can be given as an environment variable, such as AIRFLOW__TRAINYARD__STORE.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from airflow.sdk import conf
+
+import trainyard
+from trainyard import store
+from trainyard.errors import JobError
+from trainyard.layout import join
+
+SECTION = "trainyard"
+
+
+def store_root() -> str:
+    """The directory or URI under which every run directory lies.
+
+    Raises:
+        JobError: it is not configured, or is a relative path.
+    """
+    root = conf.get(SECTION, "store", fallback="").strip()
+    fix = "Set AIRFLOW__TRAINYARD__STORE to a directory's full path or to a URI such as s3://bucket/x."
+    if not root:
+        raise JobError("the option 'store' of [trainyard] is not set.", fix)
+    if store.is_local(root) and not store.local_path(root).is_absolute():
+        raise JobError(
+            f"the option 'store' of [trainyard] is {root!r}: it is a relative path.", fix
+        )
+    return root
+
+
+def program(job: str) -> Path:
+    """The program of a job: `<job>.py` in the jobs folder, by default where the contract lies.
+
+    Raises:
+        JobError: there is no such file.
+    """
+    beside_contract = Path(trainyard.__file__).parent.parent
+    folder = Path(conf.get(SECTION, "jobs_folder", fallback="") or beside_contract)
+    path = folder / f"{job}.py"
+    if not path.is_file():
+        raise JobError(
+            f"there is no program {path} for the job {job!r}.",
+            "Set AIRFLOW__TRAINYARD__JOBS_FOLDER to the folder that holds the jobs' programs.",
+        )
+    return path
+
+
+def tracking_uri() -> str:
+    """Where MLflow keeps runs and models: MLFLOW_TRACKING_URI, or a file in a local store.
+
+    Raises:
+        JobError: the store is not local and MLFLOW_TRACKING_URI is not set.
+    """
+    if uri := os.environ.get("MLFLOW_TRACKING_URI"):
+        return uri
+    root = store_root()
+    if not store.is_local(root):
+        raise JobError(
+            f"MLFLOW_TRACKING_URI is not set, and the store {root!r} cannot hold its database.",
+            "Set MLFLOW_TRACKING_URI to an MLflow server or a database.",
+        )
+    return "sqlite:///" + join(str(store.local_path(root)), "mlflow.db")

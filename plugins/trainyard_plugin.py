@@ -1,0 +1,11 @@
+"""Registers Trainyard with Airflow; the only file of plugins/ that Airflow itself imports."""
+
+from __future__ import annotations
+
+from airflow.plugins_manager import AirflowPlugin
+
+
+class TrainyardPlugin(AirflowPlugin):
+    """What Trainyard adds to Airflow; its operators are imported from `trainyard_airflow`."""
+
+    name = "trainyard"

@@ -1,0 +1,38 @@
+"""One Airflow, with its services up, for all the tests here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs"))
+
+from tests.e2e.own_airflow import clean_environment, free_port, local
+
+from services.api import Api
+from services.installation import USER, Installation
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """Airflow's services, up for all the tests here and down after them."""
+    home = tmp_path_factory.mktemp("installation")
+    place = Installation(home=home, port=free_port())
+    environment = clean_environment(home, place.port)
+    try:
+        started = local("up", environment)
+        assert started.returncode == 0, started.stderr
+        yield place
+    finally:
+        ended = local("down", environment)
+        assert ended.returncode == 0, ended.stderr
+
+
+@pytest.fixture(scope="session")
+def api(installation: Installation) -> Api:
+    """A session with that Airflow."""
+    return Api(installation.url, USER, installation.password())

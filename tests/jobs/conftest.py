@@ -1,0 +1,25 @@
+"""One Spark session for the jobs' tests, and prepared datasets made without Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+    from trainyard.session import spark_session
+
+    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    with spark_session("tests") as session:
+        yield session

