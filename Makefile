@@ -1,4 +1,4 @@
-# `make` lists what there is. ARGS goes on: make test-jobs ARGS="-k resume -x", make demo ARGS="--epochs 5".
+# `make` lists what there is. ARGS goes on: make test-jobs ARGS="-k resume", make demo ARGS="--epochs 5".
 
 PYTHON ?= python3
 AIRFLOW := .venv/airflow/bin
@@ -46,7 +46,7 @@ test: setup ## Lint, types and every tier of tests; fails if any of them does
 test-dags: setup-airflow ## Test the DAGs; needs the Airflow environment alone
 	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/dags $(ARGS)
 
-test-plugins: setup-airflow ## Test the operators, triggers and pages
+test-plugins: setup ## Test the operators, triggers and pages
 	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/plugins $(ARGS)
 
 test-jobs: setup ## Test the Spark jobs and their library

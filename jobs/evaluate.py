@@ -4,8 +4,8 @@
     spark-submit --master 'local[2]' jobs/evaluate.py --run-dir=/tmp/run/evaluate \\
         --dataset=/tmp/run/prepare/data --model=models:/digits/1 --champion=models:/digits@champion
 
-Each row is scored once by each model. What cannot be judged (an empty split, one class, scores that are
-not finite) is an error and never a number. The report has metrics.json and pictures.
+Each row is scored once by each model. What cannot be judged (an empty split, one class, scores that
+are not finite) is an error and never a number. The report has metrics.json and pictures.
 """
 
 from __future__ import annotations
@@ -118,19 +118,17 @@ def draw(
 ) -> dict[str, bytes]:
     """The report's pictures by file name."""
     rows = int(judgement.confusion.sum())
+    classes = dataset.classes
     accuracy = judgement.metrics["accuracy"]
     title = (
         f"{rows} rows, accuracy {accuracy.value:.3f} ({accuracy.low:.3f} to {accuracy.high:.3f})"
     )
-    pictures = {"confusion.png": plots.confusion(judgement.confusion, dataset.classes, title)}
+    pictures = {"confusion.png": plots.confusion(judgement.confusion, classes, title)}
     shape = model.meta.input_shape
     if wrong and len(shape) == 3 and shape[0] in (1, 3):
         pictures["mistakes.png"] = plots.images(
             np.stack([mistake.features for mistake in wrong]).reshape(-1, *shape),
-            [
-                f"{dataset.classes[m.label]} as {dataset.classes[m.prediction]}\n{m.probability:.2f}"
-                for m in wrong
-            ],
+            [f"{classes[m.label]} as {classes[m.prediction]}\n{m.probability:.2f}" for m in wrong],
             f"The {len(wrong)} surest mistakes of {rows - int(np.trace(judgement.confusion))}",
             "true class as predicted class, and the prediction's probability",
         )

@@ -4,22 +4,21 @@
     spark-submit --master 'local[2]' jobs/predict.py --run-dir=/tmp/run/predict \\
         --source=/tmp/run/prepare/data --split=test --model=models:/digits@champion
 
-The source is a prepared dataset's directory, or any table with the model's feature columns. Each row
-in gives one row out: `key`, `prediction` (a label value), `probabilities` (in the order of the model's
-classes), `model_name`, `model_version` and `scored_at`. Each run writes into its own directory.
+The source is a prepared dataset's directory, or any table with the model's feature columns. Each
+row in gives one row out: `key`, `prediction` (a label value), `probabilities` (in the order of the
+model's classes), `model_name`, `model_version` and `scored_at`. A run writes into a directory of
+its own, and its result.json says that all is there.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from trainyard import store
@@ -27,38 +26,18 @@ from trainyard.dataset import FEATURES, KEY, Dataset
 from trainyard.errors import JobError
 from trainyard.job import Run, run_job
 from trainyard.layout import DATASET, PREDICTIONS, join
-from trainyard.models import ModelIdentity, ModelMeta, StoredModel, resolve_model
-from trainyard.parts import UNITS, PartWriter, lists, matrix, read_units, sweep, task_attempt, units
+from trainyard.models import ModelMeta, StoredModel, resolve_model
+from trainyard.parts import UNITS, matrix, read_units, sweep, units
+from trainyard.predictions import Batches, Target, write_predictions
 from trainyard.rows import Batch, Layout, canonical, classify
-from trainyard.scoring import Scorer, Shipped, check_model
+from trainyard.scoring import Shipped, check_model
 from trainyard.session import spark_session
 from trainyard.sources import open_table
 from trainyard.sparkerrors import unwrapped
 from trainyard.specs import SPLITS, Predict
-from trainyard.survey import Faults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-ROW_GROUP_ROWS = 65_536
-"""Rows of a row group of the predictions."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rows:
-    """The rows to score.
-
-    Attributes:
-        frame: what Spark distributes.
-        batches: makes of a task's share of it batches of numbers.
-        count: how many rows there are, counted apart from the scoring.
-        layout: the columns that make a row.
-    """
-
-    frame: DataFrame
-    batches: Callable[[Iterator[pa.RecordBatch]], Iterator[Batch]]
-    count: int
-    layout: Layout
 
 
 def predict(spec: Predict, run: Run) -> dict[str, Any]:
@@ -81,43 +60,27 @@ def predict_rows(spark: SparkSession, spec: Predict, run: Run) -> dict[str, Any]
     rows = open_rows(spark, spec, model.meta)
 
     store.remove(directory)
+    target = Target(
+        directory=directory,
+        prefix=f"c{run.claim:04d}",
+        identity=identity,
+        scored_at=datetime.now(UTC),
+    )
     run.events.progress("predict", 0, rows.count, "rows")
     shipped = Shipped(spark, model, spec.batch_size)
-    schema = output_schema(model.meta)
-    stamp = Stamp(identity=identity, scored_at=datetime.now(UTC))
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        path, attempt = task_attempt()
-        faults, written = Faults(), None
-        with PartWriter(
-            directory, f"c{run.claim:04d}-{path:05d}-{attempt}.parquet", schema, ROW_GROUP_ROWS
-        ) as part:
-            for batch in rows.batches(batches):
-                faults.add(batch, rows.layout)
-                part.write(scored(batch, shipped.scorer(), stamp, schema))
-        written = part.written
-        yield pa.record_batch(
-            {"written": [json.dumps([written.path, written.rows, faults.to_json()])]}
-        )
-
-    faults, paths, out = Faults(), [], 0
-    for row in rows.frame.mapInArrow(work, "written string").collect():
-        path, count, found = json.loads(row["written"])
-        faults.merge(Faults.from_json(found))
-        paths.append(path)
-        out += count
-    faults.check(rows.count, spec.source)
-    sweep(directory, paths)
-    if out != rows.count:
+    written = write_predictions(rows.frame, rows.batches, rows.layout, shipped, target)
+    written.faults.check(rows.count, spec.source)
+    if written.rows != rows.count:
         raise JobError(
-            f"{rows.count} rows of {spec.source!r} gave {out} predictions: the source changed meanwhile.",
-            "Score a table that nothing writes.",
+            f"{spec.source!r} had {rows.count} rows, but {written.rows} when they were scored.",
+            "Score a table that nothing writes meanwhile.",
         )
-    run.events.progress("predict", out, rows.count, "rows")
+    sweep(directory, written.paths)
+    run.events.progress("predict", written.rows, rows.count, "rows")
     return {
         "outputs": {"predictions": directory},
         "model": dataclasses.asdict(identity),
-        "rows": {"in": rows.count, "out": out},
+        "rows": {"in": rows.count, "out": written.rows},
     }
 
 
@@ -126,17 +89,32 @@ def check_apart(source: str, directory: str) -> None:
     read, written = (uri.removeprefix("file://").rstrip("/") + "/" for uri in (source, directory))
     if read.startswith(written) or written.startswith(read):
         raise JobError(
-            f"setting 'source' is {source!r}, and the predictions would go to {directory!r}: they overlap.",
+            f"setting 'source' is {source!r}, where the predictions would go too: {directory!r}.",
             "Use another run directory.",
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """The rows to score.
+
+    Attributes:
+        frame: what Spark distributes.
+        batches: makes numbers of a task's share of it.
+        count: how many rows there are, counted apart from the scoring.
+        layout: the columns that make a row.
+    """
+
+    frame: DataFrame
+    batches: Batches
+    count: int
+    layout: Layout
 
 
 def open_rows(spark: SparkSession, spec: Predict, meta: ModelMeta) -> Rows:
     """The rows to score, checked to be what the model wants."""
     form = spec.format
-    if form == "auto" and store.exists(join(spec.source, DATASET)):
-        form = "dataset"
-    if form == "dataset":
+    if form == "dataset" or (form == "auto" and store.exists(join(spec.source, DATASET))):
         return _dataset_rows(spark, spec, meta)
     if spec.split is not None:
         raise JobError(
@@ -144,15 +122,18 @@ def open_rows(spark: SparkSession, spec: Predict, meta: ModelMeta) -> Rows:
             "Leave 'split' out, or name the directory that holds dataset.json.",
         )
     key = spec.key or meta.key
-    columns = [*meta.features, *([key] if key else [])]
-    table = open_table(spark, spec.source, form, columns)
+    table = open_table(spark, spec.source, form, [*meta.features, *([key] if key else [])])
     layout = Layout(features=meta.features, width=meta.width, label=None, key=key)
 
     def batches(given: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
         return (classify(batch, layout) for batch in given)
 
-    frame = canonical(table, meta.features, None, key)
-    return Rows(frame=frame, batches=batches, count=table.frame.count(), layout=layout)
+    return Rows(
+        frame=canonical(table, meta.features, None, key),
+        batches=batches,
+        count=table.frame.count(),
+        layout=layout,
+    )
 
 
 def _dataset_rows(spark: SparkSession, spec: Predict, meta: ModelMeta) -> Rows:
@@ -164,64 +145,16 @@ def _dataset_rows(spark: SparkSession, spec: Predict, meta: ModelMeta) -> Rows:
     def batches(given: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
         for batch in read_units(given):
             features = matrix(batch.column(FEATURES), layout.width)
-            yield Batch(
-                features=features, labels=pa.nulls(len(features)), keys=batch.column(KEY), faults={}
-            )
+            labels = pa.nulls(len(features), pa.string())
+            yield Batch(features=features, labels=labels, keys=batch.column(KEY), faults={})
 
     parts = [unit for split in splits for unit in units(dataset, split)]
-    frame = spark.createDataFrame(parts, UNITS)
-    count = sum(dataset.rows(split) for split in splits)
-    return Rows(frame=frame, batches=batches, count=count, layout=layout)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stamp:
-    """What every prediction of a run says."""
-
-    identity: ModelIdentity
-    scored_at: datetime
-
-
-def output_schema(meta: ModelMeta) -> pa.Schema:
-    """The predictions' schema: a prediction is a whole number where all classes are, else a text."""
-    whole = all(isinstance(value, int) for value in meta.classes)
-    return pa.schema(
-        [
-            pa.field(KEY, pa.string()),
-            pa.field("prediction", pa.int64() if whole else pa.string()),
-            pa.field("probabilities", pa.list_(pa.float64())),
-            pa.field("model_name", pa.string()),
-            pa.field("model_version", pa.string()),
-            pa.field("scored_at", pa.timestamp("us", tz="UTC")),
-        ]
+    return Rows(
+        frame=spark.createDataFrame(parts, UNITS),
+        batches=batches,
+        count=sum(dataset.rows(split) for split in splits),
+        layout=layout,
     )
-
-
-def scored(batch: Batch, scorer: Scorer, stamp: Stamp, schema: pa.Schema) -> pa.RecordBatch:
-    """The predictions of a batch's good rows.
-
-    Raises:
-        JobError: a score is not finite.
-    """
-    good = batch.good
-    keys = batch.keys.take(pa.array(good))
-    logs = scorer.log_probabilities(batch.features[good])
-    broken = np.flatnonzero(~np.isfinite(logs.sum(axis=1)))
-    if len(broken):
-        raise JobError(
-            f"the model gives scores that are not finite, such as for key {keys[int(broken[0])]}.",
-            "Check the model's training and the row's features.",
-        )
-    classes = pa.array(scorer.meta.classes, schema.field("prediction").type)
-    columns = [
-        keys,
-        classes.take(pa.array(logs.argmax(axis=1))),
-        lists(np.exp(logs)),
-        pa.repeat(pa.scalar(stamp.identity.name, pa.string()), len(good)),
-        pa.repeat(pa.scalar(stamp.identity.version, pa.string()), len(good)),
-        pa.repeat(pa.scalar(stamp.scored_at, schema.field("scored_at").type), len(good)),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@
         --source=sample:mnist --features=pixels --label=digit --key=id
 
 The table is read twice, and never held in memory: once to find what is wrong with it and which
-classes there are, once to write it. A row's split and its place in it follow from a hash of its key,
-so that they are the same however the table is partitioned. Without a key column a row is known by
-its features, and rows with equal features share a split.
+classes there are, once to write it. A row's split and its place in it follow from a hash of its
+key, so that they are the same however the table is partitioned. Without a key column a row is known
+by its features, and rows with equal features share a split.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def check_parts(parts: list[Part], found: Survey, spec: Prepare) -> None:
         raise JobError(
             f"key column {spec.key!r} does not tell rows apart: {sum(p.repeats for p in parts)} of "
             f"{found.rows} rows repeat a key, such as {', '.join(map(repr, repeated[:3]))}.",
-            "Remove the repeated rows, or name another key; without one, rows are told apart by content.",
+            "Remove the repeated rows, or name another key, or none to go by content.",
         )
     written = sum(part.file.rows for part in parts)
     if written != found.rows - found.faults.rows:

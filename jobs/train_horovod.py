@@ -19,8 +19,9 @@ from typing import Any
 
 from trainyard import __version__, networks, tracking
 from trainyard.dataset import Dataset
-from trainyard.horovod.launch import BarrierLauncher, LaunchSettings
+from trainyard.horovod.launch import BarrierLauncher
 from trainyard.horovod.loader import check_rows
+from trainyard.horovod.rank import LaunchSettings
 from trainyard.horovod.train import TrainResult, train
 from trainyard.job import Run, run_job
 from trainyard.layout import MODEL, join
@@ -68,7 +69,6 @@ def store_model(spec: TrainHorovod, dataset: Dataset, trained: TrainResult) -> M
         label=dataset.label,
         classes=dataset.classes,
         width=dataset.width,
-        weights_sha256="",
         dataset_fingerprint=dataset.fingerprint,
         settings=spec.to_mapping(),
         versions=versions(),

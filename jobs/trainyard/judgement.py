@@ -1,4 +1,4 @@
-"""Scores a dataset's split with one model or two on the same rows, and counts what each got right."""
+"""Scores a dataset's split with one model or two on the same rows, and judges each."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ _EXAMPLES = 3
 def score(
     spark: SparkSession, dataset: Dataset, split: str, models: dict[str, Shipped]
 ) -> DataFrame:
-    """A split's rows as `key`, `label`, and for each model `NAME_prediction`, `_probability`, `_loss`.
+    """A split's rows as `key`, `label`, and what each model says of them.
 
-    A prediction is a class index as a double; it is -1 where the model's scores are not finite.
+    These are `NAME_prediction` (a class index as a double, or -1 where the model's scores are not
+    finite), `NAME_probability` and `NAME_loss`.
     """
     names = ", ".join(
         f"{n}_prediction double, {n}_probability array<double>, {n}_loss double" for n in models
@@ -144,7 +145,12 @@ def mistakes(
     """The rows that the challenger got wrong with the highest probability."""
     prediction = F.col(f"{CHALLENGER}_prediction")
     probability = F.array_max(f"{CHALLENGER}_probability")
-    columns = [F.col(KEY), F.col(LABEL), prediction.alias("prediction"), probability.alias("probability")]
+    columns = [
+        F.col(KEY),
+        F.col(LABEL),
+        prediction.alias("prediction"),
+        probability.alias("probability"),
+    ]
     worst = scored.filter(prediction != F.col(LABEL)).select(*columns)
     rows = worst.orderBy(F.desc("probability"), KEY).limit(count).collect()
     wanted = {row[KEY] for row in rows}
@@ -174,7 +180,7 @@ def _not_finite(scored: DataFrame, name: str) -> JobError:
     bad = scored.filter(F.col(f"{name}_prediction") < 0)
     keys = [row[KEY] for row in bad.select(KEY).limit(_EXAMPLES).collect()]
     return JobError(
-        f"the {name} gives scores that are not finite for {bad.count()} of {scored.count()} rows, such as "
-        f"key {', '.join(map(str, keys))}.",
+        f"the {name}'s scores are not finite for {bad.count()} of {scored.count()} rows, such as "
+        f"key {', '.join(keys)}.",
         "Check its training: a metric over such scores would mean nothing.",
     )

@@ -1,4 +1,4 @@
-"""How good a classifier is, with intervals: from Spark's evaluators and from counts of (label, prediction)."""
+"""Metrics of a classifier, each with the interval in which it lies."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def mean(value: float, deviation: float, rows: int, confidence: float) -> Metric
 def macro(confusion: np.ndarray[Any, Any], confidence: float, seed: int = 0) -> dict[str, Metric]:
     """Precision, recall and F1, each the plain mean over the classes that have rows.
 
-    The interval is a percentile bootstrap over rows; drawing the counts of (label, prediction) from a
-    multinomial is the same as drawing rows. A class that was never predicted has precision 0.
+    The interval is a percentile bootstrap over rows; drawing the counts of (label, prediction) from
+    a multinomial is the same as drawing rows. A class that was never predicted has precision 0.
 
     Args:
         confusion: counts [label, prediction].

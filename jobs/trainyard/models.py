@@ -64,8 +64,8 @@ class ModelMeta:
             mine, theirs = getattr(self, name), getattr(dataset, name)
             if mine != theirs:
                 raise JobError(
-                    f"the model wants {name} {_short(mine)}, but the dataset {dataset.directory!r} has "
-                    f"{_short(theirs)}.",
+                    f"the model wants {name} {_short(mine)}, but the dataset "
+                    f"{dataset.directory!r} has {_short(theirs)}.",
                     "Score a dataset prepared like the one that the model was trained on.",
                 )
 
@@ -93,8 +93,8 @@ class StoredModel:
     def _checked(self, directory: str) -> Self:
         if hashlib.sha256(self.weights).hexdigest() != self.meta.weights_sha256:
             raise JobError(
-                f"{join(directory, WEIGHTS)!r} does not have the sha256 that {META} holds: it is damaged, "
-                "or not the file that was saved.",
+                f"{join(directory, WEIGHTS)!r} does not have the sha256 that {META} holds: it is "
+                "damaged, or not the file that was saved.",
                 "Restore the model directory, or train again.",
             )
         return self
@@ -110,7 +110,7 @@ class StoredModel:
             network.load_state_dict(load(self.weights))
         except (RuntimeError, SafetensorError) as error:
             raise JobError(
-                f"the stored weights do not fit {self.meta.network}: {' '.join(str(error).split())}",
+                f"the stored weights do not fit {self.meta.network}: {_line(error)}",
                 "Use the network's class as it was when the model was trained.",
             ) from error
         return network.eval()
@@ -185,7 +185,9 @@ def _read_meta(directory: str) -> ModelMeta:
     uri = join(directory, META)
     try:
         values: dict[str, Any] = store.read_json(uri)
-        tuples: dict[str, Any] = {name: tuple(values.pop(name)) for name in ("input_shape", "features", "classes")}
+        tuples: dict[str, Any] = {
+            name: tuple(values.pop(name)) for name in ("input_shape", "features", "classes")
+        }
         return ModelMeta(**tuples, **values)
     except FileNotFoundError as error:
         raise JobError(
@@ -206,6 +208,10 @@ def _read_weights(directory: str) -> bytes:
         raise JobError(
             f"the model {directory!r} has no {WEIGHTS}.", "Restore the directory, or train again."
         ) from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _short(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Parquet files written and read by Spark's own tasks, on any filesystem, in row groups of a set size."""
+"""Parquet files that Spark's tasks write and read on any filesystem, in row groups of one size."""
 
 from __future__ import annotations
 
@@ -148,7 +148,9 @@ def _read_group(path: str, row_group: int, rows: int) -> pa.Table:
     try:
         fs, name = store.filesystem(path)
         with fs.open(name, "rb") as file:
-            table = pq.ParquetFile(file).read_row_group(row_group, columns=SCHEMA.names).cast(SCHEMA)
+            table = (
+                pq.ParquetFile(file).read_row_group(row_group, columns=SCHEMA.names).cast(SCHEMA)
+            )
     except (OSError, pa.ArrowException, IndexError, ValueError) as error:
         raise _changed(path, row_group, str(error)) from error
     if table.num_rows != rows:

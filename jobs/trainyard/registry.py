@@ -152,7 +152,7 @@ def resolve(uri: str) -> RegisteredVersion:
     found = find(uri)
     if found is None:
         raise JobError(
-            f"setting 'model' is {uri!r}: the registry at {_shown(os.environ[TRACKING_URI])} has no such version.",
+            f"setting 'model' is {uri!r}: {_shown(os.environ[TRACKING_URI])} has no such version.",
             "Check the name and the version or alias, or train and register the model first.",
         )
     return found

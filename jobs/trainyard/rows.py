@@ -1,8 +1,8 @@
 """What a row is: features, label and key in one form, and the one place that says why a row is bad.
 
 `canonical` runs in Spark's JVM and gives any table the same columns; `classify` runs in its Python
-workers and turns a batch of those columns into a matrix, or a reason for each row that cannot be used.
-Preparing and predicting share both, so that training and serving cannot differ.
+workers and turns a batch of those columns into a matrix, with a reason for each row that cannot be
+used. Preparing and predicting share both, so that training and serving cannot differ.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class Batch:
 def canonical(
     table: Table, features: Sequence[str], label: str | None, key: str | None
 ) -> DataFrame:
-    """A table's rows as `values` (array<double>), `label`, `key`, `malformed` (strings) and `content`.
+    """A table's rows as `values` (array<double>), `label`, `key`, `malformed` and `content`.
 
-    `content` is a 64-bit hash of a row's features, label and key.
+    `content` is a 64-bit hash of a row's features, label and key; the three before it are texts.
 
     Raises:
         JobError: a column's type cannot be used.
@@ -116,12 +116,12 @@ def label_kind(table: Table, label: str) -> LabelKind:
 
 
 def common_width(rows: DataFrame, features: Sequence[str]) -> int:
-    """How many numbers most rows have; 0 when there are none. Reads the table for a column of arrays."""
+    """How many numbers most rows have, 1 at least; reads the table for a column of arrays."""
     if len(features) > 1:
         return len(features)
     counts = rows.groupBy(F.size(VALUES).alias("width")).count().filter("width >= 0")
     top = counts.orderBy(F.desc("count"), F.desc("width")).head()
-    return int(top["width"]) if top else 0
+    return max(1, int(top["width"])) if top else 1
 
 
 def classify(batch: pa.RecordBatch, layout: Layout) -> Batch:
@@ -244,7 +244,7 @@ def _label_text(table: Table, name: str) -> Column:
     if isinstance(kind, DecimalType | DoubleType | FloatType):
         # 3.0 is class 3; what has a fraction stays as it is and is refused later.
         number = column(name).cast("double")
-        whole = F.when(F.floor(number) == number, number.cast("bigint").cast("string"))
+        whole = F.when(number % 1 == 0, number.try_cast("bigint").cast("string"))
         return F.when(~F.isnan(number), F.coalesce(whole, number.cast("string")))
     if isinstance(kind, IntegralType | StringType):
         return column(name).cast("string")

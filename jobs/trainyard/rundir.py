@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainyard import store
+from trainyard.errors import JobError
 from trainyard.layout import DEATHS, EVENTS, FAILURE, RESULT, join
 
 
@@ -114,6 +115,8 @@ def write_death(run_dir: str, *, claim: int, worker: str, error: BaseException) 
         "message": str(error),
         "traceback": "".join(traceback.format_exception(error)),
     }
+    if isinstance(error, JobError):
+        record |= {"cause": error.cause, "fix": error.fix}
     store.create_bytes(join(run_dir, DEATHS, f"{claim:04d}-{worker}.json"), store.to_json(record))
 
 

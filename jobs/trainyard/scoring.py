@@ -1,4 +1,4 @@
-"""Scores rows with stored models in Spark's Python workers: eval mode, one thread, the same for every job."""
+"""Scores rows with stored models: in eval mode, on one thread, the same for every job."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Scorer:
 
 
 def check_model(model: StoredModel, name: str) -> None:
-    """Build a model here and score two rows of zeros, so that what cannot work fails before the rows.
+    """Build a model here and score two rows of zeros: what cannot work fails before the first row.
 
     Raises:
         JobError: the network cannot be built, or does not fit its own meta.json.

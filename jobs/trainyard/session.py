@@ -30,6 +30,8 @@ def spark_session(name: str) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # A batch of wide rows must fit a worker, which 10,000 rows of images do not.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024**2),
     }
     for key, value in defaults.items():
         builder = builder.config(key, value)

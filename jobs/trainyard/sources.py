@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
@@ -101,9 +101,9 @@ def detect_format(source: str) -> str:
     found = sorted({form for form in forms if form})
     if len(found) == 1:
         return found[0]
-    problem = f"it holds files of several formats ({', '.join(found)})"
+    several = f"it holds files of several formats ({', '.join(found)})"
     raise JobError(
-        f"setting 'source' is {source!r}: {problem if found else 'no file there tells its format'}.",
+        f"setting 'source' is {source!r}: {several if found else 'no name tells its format'}.",
         "Check the path, or set 'format' to parquet, csv or json.",
     )
 
@@ -143,7 +143,7 @@ def _read_csv(spark: SparkSession, source: str, columns: Sequence[str]) -> Table
     schema = StructType()
     for name in [*header, _MALFORMED]:
         schema.add(name, StringType())
-    # Without enforceSchema=False the first file's header would name the columns of all, by position.
+    # Otherwise the first file's header would name the columns of all files, by position.
     frame = spark.read.csv(
         source, **dialect, schema=schema, enforceSchema=False, columnNameOfCorruptRecord=_MALFORMED
     )

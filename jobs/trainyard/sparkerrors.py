@@ -19,7 +19,7 @@ _CSV_HEADER = re.compile(
 
 @contextmanager
 def unwrapped() -> Iterator[None]:
-    """Raise, in place of Spark's error, the `JobError` that a task raised or a known cause amounts to."""
+    """Raise, in place of Spark's error, the `JobError` that a task raised or that it amounts to."""
     try:
         yield
     except JobError:
@@ -46,8 +46,8 @@ def _known(text: str) -> JobError | None:
         return JobError(found["cause"], found["fix"].strip())
     if found := _CSV_HEADER.search(text):
         return JobError(
-            f"the CSV file {found['file']} has the columns {found['header']}, but the first file has "
-            f"{found['schema']}.",
+            f"the CSV file {found['file']} has the columns {found['header']}, but the first file "
+            f"has {found['schema']}.",
             "Give all files one header, with the columns in one order.",
         )
     return None

@@ -72,9 +72,9 @@ def check_counts(spec: Prepare, counts: dict[str, int]) -> None:
         if share > 0 and counts[name] == 0:
             setting = "test_fraction" if name == "train" else f"{name}_fraction"
             raise JobError(
-                f"the {name} split has 0 of {rows} rows: its share is {share:.3g}, so {rows * share:.1f} "
-                f"rows were expected (settings 'validation_fraction' {spec.validation_fraction}, "
-                f"'test_fraction' {spec.test_fraction}).",
+                f"the {name} split has 0 of {rows} rows, where {rows} x {share:.3g} = "
+                f"{rows * share:.1f} were expected (setting 'validation_fraction' is "
+                f"{spec.validation_fraction}, 'test_fraction' is {spec.test_fraction}).",
                 f"Bring more rows, or change {setting!r} or 'split_seed'.",
             )
 

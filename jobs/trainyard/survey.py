@@ -1,4 +1,4 @@
-"""One pass over a table that finds what must be known before it is written: faults, labels, ranges."""
+"""One pass over a table for what must be known before it is written: faults, labels, ranges."""
 
 from __future__ import annotations
 
@@ -186,8 +186,8 @@ def _example(batch: Batch, row: int, layout: Layout) -> str:
 def class_of_each(found: Survey, label: str, kind: LabelKind) -> dict[str, str | int]:
     """The class that each label text stands for.
 
-    Whole numbers become `int` where the column's type is a number, and in a file of text where every
-    label is one.
+    Whole numbers become `int` where the column's type is a number, and in a file of text where
+    every label is one.
 
     Raises:
         JobError: the labels are no classes, or there is only one.
@@ -195,7 +195,7 @@ def class_of_each(found: Survey, label: str, kind: LabelKind) -> dict[str, str |
     texts = sorted(found.labels)
     if len(texts) > MAX_CLASSES:
         raise JobError(
-            f"label column {label!r} has more than {MAX_CLASSES} distinct values, such as {texts[0]!r}.",
+            f"label column {label!r} has over {MAX_CLASSES} distinct values, such as {texts[0]!r}.",
             "Name a column of classes as 'label'.",
         )
     broken = [text for text in texts if not _WHOLE.fullmatch(text)]
@@ -222,12 +222,12 @@ def notes(found: Survey) -> list[str]:
     for name, (low, high, whole) in found.ranges.items():
         if low >= _EPOCH_MS[0] and high <= _EPOCH_MS[1]:
             texts.append(
-                f"feature {name!r} looks like epoch milliseconds ({low:.0f} to {high:.0f}): a 32-bit float "
-                "keeps them to about 2 minutes. Use differences or parts of the date instead."
+                f"feature {name!r} looks like epoch milliseconds ({low:.0f} to {high:.0f}): a "
+                "32-bit float keeps them to about 2 minutes. Use differences or date parts."
             )
         elif whole and max(-low, high) > _EXACT:
             texts.append(
-                f"feature {name!r} has whole numbers up to {max(-low, high):.0f}: above {_EXACT:.0f} a "
-                "32-bit float merges neighbours. Scale it, or leave it out if it is an identifier."
+                f"feature {name!r} has whole numbers up to {max(-low, high):.0f}: over "
+                f"{_EXACT:.0f} 32-bit floats merge neighbours. Scale it, or leave out an id."
             )
     return texts

@@ -6,6 +6,7 @@ earlier attempt recorded by the tags that name its run directory, and adds nothi
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainyard import store
+from trainyard import registry, store
 from trainyard.layout import MODEL, join
 
 if TYPE_CHECKING:
@@ -21,14 +22,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.entities.model_registry import ModelVersion
 
-CHALLENGER = "challenger"
-"""Alias of the version that was trained last and waits to be judged."""
-
 RUN_DIR_TAG = "trainyard.run_dir"
 """Tag of a run and of a model version: the run directory whose job made it."""
-
-DIRECTORY_TAG = "trainyard.directory"
-"""Tag of a model version: the model directory."""
 
 _MOST_METRICS = 1000  # in one request to MLflow
 
@@ -65,8 +60,7 @@ def track(
 ) -> Tracked:
     """Log a training and register its model, once for each run directory.
 
-    The version's files lie among the run's artifacts, where a tracking server allows them; its tag
-    names the model directory in the store as well.
+    The version's files are a copy among the run's artifacts: a tracking server takes no others.
 
     Args:
         experiment: name of the experiment; it is made when it is not there.
@@ -77,18 +71,16 @@ def track(
         tags: what else to record with the run and the version, such as fingerprints.
         history: metrics of each epoch, the first epoch's first.
     """
-    from mlflow import MlflowClient
-
-    client = MlflowClient()
+    client = registry.client()
     tags = {**tags, RUN_DIR_TAG: run_dir}
     run = _find_run(client, experiment, run_dir)
     if run is None:
         run = _log_run(client, experiment, model_directory, params, tags, history)
     version = _find_version(client, model_name, run_dir)
     if version is None:
-        version = _register(client, model_name, run, {**tags, DIRECTORY_TAG: model_directory})
-    client.set_registered_model_alias(model_name, CHALLENGER, version.version)
-    return Tracked(name=model_name, version=str(version.version), run_id=run.info.run_id)
+        version = _register(client, model_name, run, tags)
+    made = registry.set_alias(model_name, registry.CHALLENGER, str(version.version))
+    return Tracked(name=made.name, version=made.version, run_id=run.info.run_id)
 
 
 def _find_run(client: MlflowClient, experiment: str, run_dir: str) -> Run | None:
@@ -136,9 +128,7 @@ def _experiment(client: MlflowClient, name: str) -> str:
     known = client.get_experiment_by_name(name)
     if known is not None:
         return str(known.experiment_id)
-    import mlflow
-
-    database = mlflow.get_tracking_uri()
+    database = os.environ[registry.TRACKING_URI]
     # Without a server MLflow would put artifacts into whatever directory the job was started in.
     beside = database.startswith("sqlite:///")
     location = f"{Path(database.removeprefix('sqlite:///')).resolve().parent}/artifacts"
@@ -150,9 +140,7 @@ def _find_version(client: MlflowClient, name: str, run_dir: str) -> ModelVersion
     return found[0] if found else None
 
 
-def _register(
-    client: MlflowClient, name: str, run: Run, tags: Mapping[str, str]
-) -> ModelVersion:
+def _register(client: MlflowClient, name: str, run: Run, tags: Mapping[str, str]) -> ModelVersion:
     from mlflow.exceptions import MlflowException
 
     try:

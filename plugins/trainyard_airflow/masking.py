@@ -19,8 +19,10 @@ _SECRET_NAME = re.compile(
 _WORKING_DIRECTORIES = ("PWD", "OLDPWD")
 """Variables of every shell that hold a path, whatever their names look like."""
 
-_USER_INFO = re.compile(r"(?<=://)([^\s:/@]*):([^\s/@]+)@")
-_PAIR = re.compile(r"([\w.\-]+)=(\"[^\"]*\"|'[^']*'|[^\s&;,'\"]+)")
+_USER_INFO = re.compile(r"(?<=://)([^\s:/@]*):([^\s/]+)@")
+# Where a name starts is asserted, so that a long line without "=" takes linear time.
+_NAME = re.compile(r"(?<![\w.\-])([\w.\-]++)=")
+_VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|[^\s&;,'\"]+")
 
 
 def is_secret(name: str) -> bool:
@@ -30,8 +32,16 @@ def is_secret(name: str) -> bool:
 
 def mask(text: str) -> str:
     """`text` without the passwords in addresses and without the values of `name=value` secrets."""
-    text = _USER_INFO.sub(rf"\1:{HIDDEN}@", text)
-    return _PAIR.sub(lambda m: f"{m[1]}={HIDDEN}" if is_secret(m[1]) else m[0], text)
+    parts, shown = [], 0
+    for start, end in _secret_spans(text):
+        parts += [text[shown:start], HIDDEN]
+        shown = end
+    return "".join([*parts, text[shown:]])
+
+
+def secrets_in(text: str) -> list[str]:
+    """The secret values that `mask` hides."""
+    return [text[start:end].strip("'\"") for start, end in _secret_spans(text)]
 
 
 def mask_command(argv: Sequence[str]) -> str:
@@ -52,7 +62,14 @@ def _masked(argv: Sequence[str]) -> Iterator[str]:
         hide_next = word.startswith("-") and not equals and is_secret(word)
 
 
-def secrets_in(text: str) -> list[str]:
-    """The secret values that `mask` hides."""
-    pairs = [match[2].strip("'\"") for match in _PAIR.finditer(text) if is_secret(match[1])]
-    return [match[2] for match in _USER_INFO.finditer(text)] + pairs
+def _secret_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where the secrets of a text are, from left to right."""
+    spans = [match.span(2) for match in _USER_INFO.finditer(text)]
+    for name in _NAME.finditer(text):
+        if is_secret(name[1]) and (value := _VALUE.match(text, name.end())):
+            spans.append(value.span())
+    shown = 0
+    for start, end in sorted(spans):
+        if start >= shown:
+            yield start, end
+            shown = end

@@ -74,7 +74,7 @@ def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> None
 
 
 def _wait(processes: Sequence[psutil.Process], seconds: float) -> None:
-    """Wait until processes end. Not psutil's way: it takes the exit code of a child from its Popen."""
+    """Wait until processes end. Not psutil's way: it takes a child's exit code from its Popen."""
     deadline = time.monotonic() + seconds
     while any(map(_is_running, processes)) and time.monotonic() < deadline:
         time.sleep(0.02)

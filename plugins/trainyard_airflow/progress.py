@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -36,11 +37,11 @@ class ProgressLines:
         stage, now, done, total = event["stage"], event["time"], event["done"], event["total"]
         started, done_at_start = self._first.setdefault(stage, (now, done))
         is_last = done >= total
-        if not is_last and now - self._last.get(stage, 0.0) < self._every:
+        if not is_last and now - self._last.get(stage, -math.inf) < self._every:
             return
         self._last[stage] = now
         share = done / total if total else 1.0
-        parts = [f"{stage}  {share:4.0%} {event['unit']} {done:g}/{total:g}"]
+        parts = [f"{stage}  {share:4.0%} {event['unit']} {_count(done)}/{_count(total)}"]
         if event["figures"]:
             parts.append(" ".join(f"{k} {_figure(v)}" for k, v in event["figures"].items()))
         if not is_last and done > done_at_start:
@@ -110,7 +111,13 @@ class ProgressFollower:
 def _figure(value: Any) -> str:
     if value is None:
         return "not a number"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return str(value)
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
 
 
 def _duration(seconds: float) -> str:

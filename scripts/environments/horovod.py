@@ -37,11 +37,10 @@ def build_settings() -> dict[str, str]:
     return {**BUILD, "CXX": os.environ.get("CXX", "g++"), **gpu}
 
 
-def wheel(requirement: str, python: Path, tools: Path, cache: Path, steps: Steps) -> Path:
-    """Answer with the wheel of `requirement` for the PyTorch installed beside `python`.
+def wheel(pinned: str, python: Path, tools: Path, cache: Path, steps: Steps) -> Path:
+    """Answer with Horovod's wheel for the PyTorch installed beside `python`.
 
-    The folder in `cache` is named for all that the wheel depends on, and appears there complete.
-    The user's GPU variables count when the environment is next made anew.
+    `pinned` is the lock's `horovod==VERSION` with its hashes. The folder in `cache` is named for all that the wheel depends on, and appears there complete. The user's GPU variables count when the environment is next made anew.
     """
     described = subprocess.run(
         [str(python), "-c", _DESCRIBE], check=True, capture_output=True, text=True
@@ -49,17 +48,18 @@ def wheel(requirement: str, python: Path, tools: Path, cache: Path, steps: Steps
     torch, version, platform = json.loads(described)
     settings = build_settings()
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
-    name = f"{requirement.replace('==', '-')}-torch-{torch}-py{version}-{platform}-{digest}"
+    release = pinned.split()[0].replace("==", "-")
+    name = f"{release}-torch-{torch}-py{version}-{platform}-{digest}"
     kept = cache / name
     if not kept.is_dir():
         with steps.step(f"jobs: build Horovod (log: {steps.log.name})"):
-            _build(requirement, python, tools, kept, settings, steps)
+            _build(pinned, python, tools, kept, settings, steps)
     (built,) = kept.glob("*.whl")
     return built
 
 
 def _build(
-    requirement: str,
+    pinned: str,
     python: Path,
     tools: Path,
     kept: Path,
@@ -70,6 +70,8 @@ def _build(
     shutil.rmtree(work, ignore_errors=True)
     made = work / "wheel"
     made.mkdir(parents=True)
+    requirement = work / "requirements.txt"
+    requirement.write_text(pinned)
     wrapper = work / "c++20"
     wrapper.write_text(f'#!/bin/sh\nexec {settings["CXX"]} "$@" -std=gnu++20\n')
     wrapper.chmod(0o755)
@@ -77,11 +79,13 @@ def _build(
         **settings,
         "CXX": str(wrapper),
         "TMPDIR": str(work),
+        # Each compiler takes about a GiB; Horovod would start eight, or one under another make.
+        "MAKEFLAGS": f"-j{min(8, os.cpu_count() or 1)}",
         "PATH": f"{tools}/bin:{os.environ['PATH']}",
     }
     # pip's own cache would answer with a wheel that was built for another PyTorch.
     pip = [f"{tools}/bin/pip", f"--python={python}", "wheel", "--verbose", "--no-cache-dir"]
     build = ["--no-deps", "--no-build-isolation", "--no-binary=horovod", f"--wheel-dir={made}"]
-    steps.run([*pip, *build, requirement], env)
+    steps.run([*pip, *build, f"--requirement={requirement}"], env)
     made.rename(kept)
     shutil.rmtree(work)

@@ -38,14 +38,14 @@ def make_jobs(python: str, torch_backend: str, steps: Steps) -> None:
     """Make the Spark environment: PyTorch, the rest of its lock, and Horovod built against both."""
     venv = VENVS / "jobs"
     _create(venv, python, steps)
-    with steps.step(f"jobs: install PyTorch {_pin('torch')} ({torch_backend})"):
+    with steps.step(f"jobs: install PyTorch ({torch_backend})"):
         _install_torch(venv, torch_backend, steps)
     with steps.step("jobs: install Spark, XGBoost and MLflow"):
         excluded = venv / "excluded.txt"
         excluded.write_text("horovod\n")
         locks = [f"--requirement={JOBS_LOCK}", f"--requirement={TESTS_LOCK}"]
         _install(venv, [f"--excludes={excluded}", *locks], steps)
-    wheel = horovod.wheel(f"horovod=={_pin('horovod')}", venv / "bin/python", TOOLS, WHEELS, steps)
+    wheel = horovod.wheel(_pinned("horovod"), venv / "bin/python", TOOLS, WHEELS, steps)
     with steps.step("jobs: install Horovod and try it"):
         _install(venv, [str(wheel)], steps)
         steps.run([f"{venv}/bin/python", "-c", "import horovod.torch as hvd; hvd.init()"])
@@ -64,7 +64,7 @@ def _install(venv: Path, what: list[str], steps: Steps, *options: str) -> None:
 
 def _install_torch(venv: Path, backend: str, steps: Steps) -> None:
     """Install the pinned PyTorch: the CPU build alone, or another with the libraries it brings."""
-    torch = f"torch=={_pin('torch')}"
+    torch = _pinned("torch").split()[0]
     if backend == "cpu":
         pip = [f"{TOOLS}/bin/pip", f"--python={venv}/bin/python", "install", "--no-deps"]
         try:
@@ -78,9 +78,11 @@ def _install_torch(venv: Path, backend: str, steps: Steps) -> None:
         _install(venv, [torch], steps, f"--constraints={JOBS_LOCK}", f"--torch-backend={backend}")
 
 
-def _pin(package: str) -> str:
-    """Answer with the version that the jobs' lock gives `package`."""
-    pin = re.search(rf"^{package}==(\S+)", JOBS_LOCK.read_text(), re.MULTILINE)
-    if pin is None:
+def _pinned(package: str) -> str:
+    """Answer with the jobs' lock's `package==version` and the hashes that follow it."""
+    lines = re.search(
+        rf"^{package}==\S+(?: \\\n +--hash=\S+)*", JOBS_LOCK.read_text(), re.MULTILINE
+    )
+    if lines is None:
         raise StepFailedError(f"{JOBS_LOCK} has no pin for {package}: run `make lock`")
-    return pin[1]
+    return lines[0]

@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 TICK_S = 15
 TAIL_LINES = 30
@@ -27,8 +28,9 @@ class StepFailedError(Exception):
 class Steps:
     """One run of set-up, whose commands share a log file.
 
-    They inherit `lock` as their standard input: what outlives a killed run for a moment still holds
-    it, so that the next run waits and never works beside it.
+    No command works beside the next run when this one is killed: the kernel ends it, what it has
+    started ends at its next output, for which nobody is left, and the next run waits until then,
+    because all of them inherit `lock` as their standard input.
     """
 
     def __init__(self, log: Path, lock: IO[str]) -> None:
@@ -55,17 +57,18 @@ class Steps:
     def run(self, command: list[str], env: Mapping[str, str] | None = None) -> None:
         """Run `command` with `env` added to the environment; raise StepFailedError if it fails."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("a") as log:
-            print("$", *command, file=log, flush=True)
+        with self.log.open("ab", buffering=0) as log:
+            log.write(f"$ {' '.join(command)}\n".encode())
             process = subprocess.Popen(
                 command,
                 stdin=self._lock,
-                stdout=log,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(env or {})},
                 preexec_fn=_die_with_parent if sys.platform == "linux" else None,
             )
-            self._wait(process)
+            with process:
+                _copy(cast(IO[bytes], process.stdout), log)
         if process.returncode != 0:
             tail = self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
             raise StepFailedError(
@@ -73,27 +76,23 @@ class Steps:
                 + f"\n\n{command[0]} ended with {process.returncode}; its output is in {self.log}"
             )
 
-    def _wait(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait for `process`, saying every TICK_S seconds how far its log has come."""
-        began = time.monotonic()
-        while True:
-            try:
-                process.wait(TICK_S)
-                return
-            except subprocess.TimeoutExpired:
-                elapsed = time.monotonic() - began
-                print(
-                    f"\n{f'  {elapsed:.0f} s {self._progress()}':<{TITLE_WIDTH}}",
-                    end="",
-                    flush=True,
-                )
 
-    def _progress(self) -> str:
-        """Answer with the last percentage in the log's end, or an empty string."""
-        with self.log.open("rb") as log:
-            log.seek(max(0, self.log.stat().st_size - 65536))
-            percentages = re.findall(rb"\[ *(\d+)%\]", log.read())
-        return f"({percentages[-1].decode()}%)" if percentages else ""
+def _copy(output: IO[bytes], log: IO[bytes]) -> None:
+    """Copy `output` to `log` until it ends, printing every TICK_S seconds how far it has come."""
+    began = ticked = time.monotonic()
+    progress = ""
+    while True:
+        ready, _, _ = select.select([output], [], [], TICK_S)
+        if ready:
+            chunk = os.read(output.fileno(), 65536)
+            if not chunk:
+                return
+            log.write(chunk)
+            if percentages := re.findall(rb"\[ *(\d+)%\]", chunk):
+                progress = f"({percentages[-1].decode()}%)"
+        if (now := time.monotonic()) - ticked >= TICK_S:
+            ticked = now
+            print(f"\n{f'  {now - began:.0f} s {progress}':<{TITLE_WIDTH}}", end="", flush=True)
 
 
 @contextmanager

@@ -120,7 +120,7 @@ class Follower:
             self._say(f"{name} starts{attempt}")
         elif state in ENDED or state == "up_for_retry":
             took = f" after {task['duration']:.0f} s" if task["duration"] else ""
-            self._say(f"{name}: {state.replace('_', ' ')}{took}")
+            self._say(f"{name}: {_words(state)}{took}")
             if state in ("failed", "up_for_retry") and (cause := self._cause(task)):
                 self._say(f"    {cause}")
 
@@ -129,10 +129,8 @@ class Follower:
         for event in rundir.read_events(directory, self._seen.setdefault(directory, {})):
             if event["kind"] == "metric":
                 values = event["values"].items()
-                figures = "  ".join(
-                    f"{n.replace('_', ' ')} {v:.4g}" for n, v in values if v is not None
-                )
-                self._say(f"    epoch {event['step']:>3}  {figures}")
+                figures = [f"{_words(n)} {_figure(v)}" for n, v in values if v is not None]
+                self._say(f"    epoch {event['step']:>2}  {'  '.join(figures)}")
             elif event["kind"] == "note":
                 self._say(f"    {event['text']}")
 
@@ -151,3 +149,11 @@ class Follower:
 def clock(seconds: float) -> str:
     """A duration as minutes and seconds."""
     return f"{round(seconds) // 60}:{round(seconds) % 60:02}"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.4f}"

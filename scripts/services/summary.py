@@ -20,7 +20,7 @@ def summary(
         seconds: how long each task took.
         total: how long everything took, Airflow's own start included.
     """
-    lines = [f"  {title:<15}{text}" for title, text in _lines(results, seconds, total)]
+    lines = [f"  {title:<16}{text}" for title, text in _lines(results, seconds, total)]
     return "\n".join(["", *lines, ""])
 
 

@@ -1,4 +1,4 @@
-"""A worker's machine in small: a store, a spark-submit that is a real program, and a task's context."""
+"""A worker's machine in small: a store, a spark-submit that is a program, a task's context."""
 
 from __future__ import annotations
 
@@ -57,7 +57,12 @@ class Worker:
             PYTHONPATH=f"{ROOT}/jobs:{ROOT}/plugins",
             PIDS=str(self.pids),
         )
-        for name in ("MLFLOW_TRACKING_URI", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME"):
+        for name in (
+            "MLFLOW_TRACKING_URI",
+            "PYSPARK_PYTHON",
+            "PYSPARK_DRIVER_PYTHON",
+            "SPARK_HOME",
+        ):
             monkeypatch.delenv(name, raising=False)
         self.behave("succeed")
 

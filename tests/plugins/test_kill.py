@@ -13,11 +13,11 @@ from typing import Any
 import psutil
 import pytest
 from airflow.sdk.exceptions import AirflowException
+from tests.plugins.conftest import HERE, Worker
+
+from trainyard.specs import Prepare
 from trainyard_airflow import processes
 from trainyard_airflow.operators.spark_job import SparkJobOperator
-
-from tests.plugins.conftest import HERE, Worker
-from trainyard.specs import Prepare
 
 AIRFLOWS_PATIENCE = 5.0
 """Seconds after a SIGTERM until Airflow's supervisor kills the task's process."""
@@ -30,7 +30,12 @@ class Task:
         worker.behave("stubborn")
         self._worker = worker
         self._error = worker.home / "error"
-        command = [sys.executable, str(HERE / "programs" / "task.py"), str(timeout), str(self._error)]
+        command = [
+            sys.executable,
+            str(HERE / "programs" / "task.py"),
+            str(timeout),
+            str(self._error),
+        ]
         self.process = subprocess.Popen(command)
 
     def wait_until_it_stays(self) -> None:

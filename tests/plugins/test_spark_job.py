@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
-from trainyard_airflow.operators.spark_job import SparkJobOperator
-
 from tests.plugins.conftest import ROOT, Worker
+
 from trainyard import rundir, store
 from trainyard.specs import Prepare, TrainHorovod
+from trainyard_airflow.operators.spark_job import SparkJobOperator
 
 MakeContext = Callable[..., Any]
 
@@ -67,7 +67,9 @@ def test_the_driver_gets_what_it_needs_and_none_of_airflows_secrets(
     assert got["MLFLOW_TRACKING_URI"] == f"sqlite:///{worker.store}/mlflow.db"
     assert got["PYTHONPATH"].endswith(f"programs:{ROOT}/jobs:/mine")
     assert got["AWS_SECRET_ACCESS_KEY"] == "hidden-in-env"
-    assert not [name for name in got if name.startswith(("AIRFLOW__", "AIRFLOW_CONN", "AIRFLOW_VAR"))]
+    assert not [
+        name for name in got if name.startswith(("AIRFLOW__", "AIRFLOW_CONN", "AIRFLOW_VAR"))
+    ]
     assert "hidden-in-env" not in (worker.home / "submit.argv").read_text()
 
 
@@ -136,7 +138,9 @@ def test_more_ranks_than_slots_are_refused_before_submission(
     worker: Worker, context: MakeContext
 ) -> None:
     job = TrainHorovod(dataset="d", model_name="m", ranks=3)
-    with pytest.raises(AirflowFailException, match=r"3 tasks at once, and .*local\[2\] has 2 slots"):
+    with pytest.raises(
+        AirflowFailException, match=r"3 tasks at once, and .*local\[2\] has 2 slots"
+    ):
         SparkJobOperator(task_id="train", job=job).execute(context("train"))
     assert not (worker.home / "submit.argv").exists()
 
@@ -168,7 +172,9 @@ def test_secrets_are_neither_in_the_argv_nor_in_the_log(
 
 
 def test_a_password_in_a_setting_is_refused(worker: Worker, context: MakeContext) -> None:
-    with pytest.raises(AirflowFailException, match="setting 'source' .* holds a password") as raised:
+    with pytest.raises(
+        AirflowFailException, match=r"setting 'source' .* holds a password"
+    ) as raised:
         prepare(source="jdbc:postgresql://u:open-sesame@h/db").execute(context())
     assert "open-sesame" not in str(raised.value)
 

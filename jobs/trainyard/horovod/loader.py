@@ -55,8 +55,8 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
 class Plan:
     """How an epoch's rows are shared among ranks and steps; every rank computes the same one.
 
-    A rank has a range of the rows; ranges differ by one row at most. Every rank takes the same number
-    of steps, and its rows are spread evenly over them, so that no step is left with a few rows only.
+    A rank has a range of the rows; ranges differ by one row at most. Every rank takes the same
+    number of steps, and its rows are spread evenly over them, so that no step has a few rows only.
 
     Attributes:
         rows: rows of the split.
@@ -92,8 +92,9 @@ class Plan:
         return end - first
 
     def _spread(self, share: int) -> list[int]:
-        ends = [share * step // self.steps for step in range(self.steps + 1)]
-        return [end - start for start, end in itertools.pairwise(ends)]
+        steps = self.steps
+        ends = [share * step // steps for step in range(1, steps + 1)]
+        return [end - start for start, end in itertools.pairwise([0, *ends])]
 
 
 def check_rows(rows: int, *, ranks: int, batch_size: int) -> None:
@@ -141,11 +142,14 @@ def pieces(dataset: Dataset, split: str, first: int, end: int) -> list[Piece]:
         for group, rows in enumerate(file.row_groups):
             start, stop = max(first, offset), min(end, offset + rows)
             if start < stop:
-                found.append(
-                    Piece(
-                        uri=uri, group=group, group_rows=rows, start=start - offset, rows=stop - start
-                    )
+                piece = Piece(
+                    uri=uri,
+                    group=group,
+                    group_rows=rows,
+                    start=start - offset,
+                    rows=stop - start,
                 )
+                found.append(piece)
             offset += rows
     return found
 
@@ -229,7 +233,9 @@ class Loader:
         lengths = pc.min_max(pc.list_value_length(column)).as_py()
         values = column.flatten()
         if column.null_count or values.null_count or set(lengths.values()) != {self._width}:
-            raise _changed(piece, f"column {FEATURES!r} has nulls or rows that are not {self._width} wide")
+            raise _changed(
+                piece, f"column {FEATURES!r} has nulls or rows that are not {self._width} wide"
+            )
         return _tensor(values.to_numpy()).view(-1, self._width)
 
     def _labels(self, piece: Piece, column: pa.Array) -> Tensor:
@@ -265,7 +271,8 @@ def _cut(
         order = order[wanted:]
         while sum(map(len, parts)) < wanted:
             rows = next(source)
-            order = torch.from_numpy(np.arange(len(rows)) if rng is None else rng.permutation(len(rows)))
+            count = len(rows)
+            order = torch.from_numpy(np.arange(count) if rng is None else rng.permutation(count))
             missing = wanted - sum(map(len, parts))
             parts.append(rows.take(order[:missing]))
             order = order[missing:]

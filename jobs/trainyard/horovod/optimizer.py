@@ -1,7 +1,7 @@
 """The optimizer of a training, kept from importing torch's compiler: 3 seconds and 70 MB a rank.
 
-`torch.optim` wraps its methods for the sake of `torch.compile`, and each wrapper imports the compiler
-on first use. The wrapped functions are called here instead; what they compute is the same.
+`torch.optim` wraps its methods for the sake of `torch.compile`, and each wrapper imports the
+compiler on first use. The wrapped functions are called here; what they compute is the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from trainyard.specs import TrainHorovod
 _WRAPPED = ("add_param_group", "state_dict", "load_state_dict")
 
 
-def make(spec: TrainHorovod, parameters: Iterable[nn.Parameter], ranks: int) -> torch.optim.Optimizer:
+def make(
+    spec: TrainHorovod, parameters: Iterable[nn.Parameter], ranks: int
+) -> torch.optim.Optimizer:
     """The optimizer that the settings name, its learning rate scaled by ranks when they say so."""
     for name in _WRAPPED:
         wrapped = inspect.unwrap(getattr(torch.optim.Optimizer, name))

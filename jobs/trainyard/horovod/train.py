@@ -36,7 +36,7 @@ class Epoch:
         number: from 1.
         loss: mean cross entropy of the training rows, each as it was before its step.
         accuracy: share of the training rows that were right, likewise.
-        validation_loss: mean cross entropy of all validation rows after the epoch; None without any.
+        validation_loss: mean cross entropy of the validation rows, if any, after the epoch.
         validation_accuracy: share of them that were right.
         rows_per_second: training rows of all ranks a second.
     """
@@ -162,7 +162,7 @@ class _Training:
             events.note("the checkpoints are of other settings or data: training starts anew")
             return None
         events.note(f"training resumes after epoch {len(state['history'])}")
-        return state
+        return dict(state)
 
     def _state(self) -> dict[str, Any]:
         """What a checkpoint holds; `best` is None where the current weights are the best."""
@@ -222,7 +222,7 @@ class _Training:
             self.gradients.zero()
             if len(batch):
                 loss, right = self._score(batch)
-                (loss / total).backward()
+                torch.autograd.backward(loss / total)
                 self.gradients.loss.copy_(loss.detach() / total)
                 sums += torch.stack([loss.detach(), right])
             mean = self.gradients.sum_over_ranks()
@@ -258,8 +258,8 @@ class _Training:
         scaled = f" x {hvd.size()} ranks" if self.spec.scale_learning_rate else ""
         return JobError(
             f"the {name} became {value} {where}.",
-            f"Lower learning_rate (it is {self.spec.learning_rate}{scaled}), or look for features of a "
-            "large scale. Nothing was published; the last checkpoint is from before.",
+            f"Lower learning_rate (it is {self.spec.learning_rate}{scaled}), or scale the "
+            "features. Nothing was published; the last checkpoint is from before.",
         )
 
 
@@ -274,7 +274,7 @@ class _Gradients:
         trained = [p for p in network.parameters() if p.requires_grad]
         self._flat = torch.zeros(sum(p.numel() for p in trained) + 1)
         self.loss = self._flat[-1]
-        parts = self._flat[:-1].split([p.numel() for p in trained])
+        parts = torch.split(self._flat[:-1], [p.numel() for p in trained])
         for parameter, part in zip(trained, parts, strict=True):
             parameter.grad = part.view_as(parameter)
 

@@ -22,8 +22,8 @@ def build(network: str, params: Mapping[str, Any]) -> nn.Module:
         params: the class's keyword arguments.
 
     Raises:
-        SettingError: the module cannot be imported, the class is not there or is no `nn.Module`, or it
-            does not take the parameters.
+        SettingError: the module cannot be imported, the class is not there or is no `nn.Module`,
+            or it does not take the parameters.
     """
     kind = _find(network)
     arguments = inspect.signature(kind).parameters
@@ -37,7 +37,7 @@ def build(network: str, params: Mapping[str, Any]) -> nn.Module:
     except Exception as error:
         problem = f"{network} cannot be made with them: {type(error).__name__}: {error}"
         raise SettingError(
-            "network_params", dict(params), problem, "Change the parameters, or the network's class."
+            "network_params", dict(params), problem, "Change them, or the network's class."
         ) from error
     return made
 

@@ -28,6 +28,9 @@ from trainyard_airflow.progress import ProgressFollower
 _NOT_FOR_JOBS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW")
 """Airflow's own variables, which hold its keys and passwords: a job does not get them."""
 
+_QUIET = {"spark.log.level": "WARN"}
+"""Spark tells the log of a task about every block and port otherwise; conf of the operator wins."""
+
 _LEFTOVER_ROUNDS = 5
 """Looks at the events after which processes that outlive spark-submit are ended."""
 
@@ -142,6 +145,7 @@ class SparkJobOperator(SparkSubmitOperator):
             submitter.python,
         )
         self.log.info("Run directory: %s", job.run_dir)
+        self.conf = {**_QUIET, **(self.conf or {})}
         self._spark_binary = submitter.spark_submit
         self.application_args = job.argv()
         with tempfile.TemporaryDirectory(prefix="trainyard-") as private:
@@ -214,7 +218,7 @@ class SparkJobOperator(SparkSubmitOperator):
 
     def _hide_secrets(self, private: Path) -> None:
         """Move secret configuration from the command line, which all can see, to a private file."""
-        conf = dict(self.conf or {})
+        conf = self.conf or {}
         secret = {k: str(v) for k, v in conf.items() if _holds_secret(k, str(v))}
         if not secret:
             return
@@ -233,7 +237,7 @@ class SparkJobOperator(SparkSubmitOperator):
 
 @dataclass(frozen=True, kw_only=True)
 class _Ended:
-    """How spark-submit ended: its exit code, the job's last `cause:` line and its last line at all."""
+    """How spark-submit ended: its exit code, its last `cause:` line and its last line of all."""
 
     code: int
     cause: str

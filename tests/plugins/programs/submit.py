@@ -1,4 +1,4 @@
-"""A spark-submit without Spark: starts the application as its child and answers with its exit code."""
+"""A spark-submit without Spark: starts the application and answers with its exit code."""
 
 import os
 import subprocess

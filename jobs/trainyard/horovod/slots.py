@@ -1,0 +1,71 @@
+"""Whether Spark can run every rank at the same time."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from trainyard.errors import SettingError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+def check_slots(context: SparkContext, ranks: int, deadline: float) -> None:
+    """Wait until Spark has a slot for every rank.
+
+    Raises:
+        SettingError: it never will, or it had not by the deadline (of `time.monotonic`).
+    """
+    if context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true":
+        raise SettingError(
+            "spark.dynamicAllocation.enabled",
+            "true",
+            "ranks must start together, on executors that stay",
+            "Set it to false, and spark.executor.instances or spark.cores.max to what ranks need.",
+        )
+    most = _most_slots(context)
+    if most is not None and most < ranks:
+        raise _too_few(context, ranks, most, "has")
+    while (slots := _slots(context)) < ranks:
+        if time.monotonic() >= deadline:
+            raise _too_few(context, ranks, slots, "within start_timeout had")
+        time.sleep(0.2)
+
+
+def _slots(context: SparkContext) -> int:
+    """Tasks that the present executors run at once, as Spark's own check of barriers counts."""
+    scala: Any = context._jsc.sc()
+    return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
+
+
+def _most_slots(context: SparkContext) -> int | None:
+    """Tasks that can ever run at once, where master and configuration tell."""
+    if is_local(context):
+        return _slots(context)
+    conf = context.getConf()
+    cpus = int(conf.get("spark.task.cpus", "1"))
+    if cores := conf.get("spark.cores.max"):
+        return int(cores) // cpus
+    instances, each = conf.get("spark.executor.instances"), conf.get("spark.executor.cores")
+    return int(instances) * (int(each) // cpus) if instances and each else None
+
+
+def is_local(context: SparkContext) -> bool:
+    """Whether the only executor is this process."""
+    return re.fullmatch(r"local(\[.*\])?", str(context.master)) is not None
+
+
+def _too_few(context: SparkContext, ranks: int, slots: int, verb: str) -> SettingError:
+    more = (
+        f"use a master of local[{ranks}]"
+        if is_local(context)
+        else "give Spark more (spark.cores.max, or spark.executor.instances and .cores)"
+    )
+    return SettingError(
+        "ranks",
+        ranks,
+        f"Spark at {context.master} {verb} {slots} slots, and each rank needs one",
+        f"Set ranks to {slots} or less, or {more}." if slots else f"{more.capitalize()}.",
+    )

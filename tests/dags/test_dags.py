@@ -1,0 +1,94 @@
+"""The DAGs as Airflow sees them: which there are, and what each owes to whoever runs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from airflow.utils.dag_cycle_tester import check_cycle
+from trainyard_airflow.operators.spark_job import SparkJobOperator
+
+if TYPE_CHECKING:
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.sdk import DAG
+
+TASKS = {
+    "mnist_horovod": ["prepare", "train", "evaluate", "promote", "predict"],
+}
+"""Every DAG, with its tasks in the order in which they run."""
+
+
+@pytest.fixture(params=list(TASKS))
+def dag(request: pytest.FixtureRequest, dagbag: DagBag) -> DAG:
+    found: DAG = dagbag.dags[request.param]
+    return found
+
+
+def test_every_dag_and_no_other_is_there(dagbag: DagBag) -> None:
+    assert dagbag.dags, "a DAG that fails to import must not look like an empty folder"
+    assert dagbag.import_errors == {}
+    assert set(dagbag.dags) == set(TASKS)
+
+
+def test_the_tasks_run_in_their_order(dag: DAG) -> None:
+    check_cycle(dag)
+    wanted = TASKS[dag.dag_id]
+    assert [task.task_id for task in dag.topological_sort()] == wanted
+    for task_id, upstream in zip(wanted[1:], wanted, strict=False):
+        assert upstream in dag.get_task(task_id).upstream_task_ids
+
+
+def test_a_dag_is_described(dag: DAG) -> None:
+    assert dag.doc_md
+    assert dag.doc_md.strip().startswith(f"# {dag.dag_id}")
+    for task in dag.tasks:
+        assert f"`{task.task_id}`" in dag.doc_md, "the manual names every task"
+    assert dag.description
+    assert dag.tags
+
+
+def test_a_dag_does_not_start_by_itself_or_catch_up(dag: DAG) -> None:
+    assert dag.catchup is False
+    assert dag.max_active_runs >= 2, "two runs at once must both succeed"
+    assert not dag.timetable.can_be_scheduled
+
+
+def test_a_task_has_an_owner_retries_and_an_end(dag: DAG) -> None:
+    for task in dag.tasks:
+        assert task.owner == "trainyard"
+        assert task.retries >= 1
+        assert task.retry_delay.total_seconds() <= 60
+        assert task.execution_timeout is not None
+
+
+def test_what_a_dag_makes_is_an_asset(dag: DAG) -> None:
+    names = {asset.name for task in dag.tasks for asset in task.outlets}
+    assert {f"mnist_{kind}" for kind in ("dataset", "model", "predictions")} <= names
+
+
+def test_every_field_of_the_form_has_a_valid_default_and_is_explained(dag: DAG) -> None:
+    dag.params.validate()
+    for name in dag.params:
+        field = dag.params.get_param(name)
+        assert field.description, name
+        assert field.schema["section"], name
+        assert field.schema["title"], name
+        assert "type" in field.schema, name
+
+
+def test_every_field_of_the_form_is_used(dag: DAG) -> None:
+    templates = "".join(
+        str(getattr(task, field)) for task in dag.tasks for field in task.template_fields
+    )
+    for name in dag.params:
+        assert f"params.{name} " in templates, name
+
+
+def test_a_job_reads_only_results_of_tasks_before_it(dag: DAG) -> None:
+    for task in dag.tasks:
+        if isinstance(task, SparkJobOperator):
+            upstream = {t.task_id for t in task.get_flat_relatives(upstream=True)}
+            read = {
+                other for other in dag.task_ids if f"task_ids='{other}'" in str(task.settings)
+            }
+            assert read <= upstream, task.task_id

@@ -1,0 +1,103 @@
+"""What each task submits: rendered, built into an argv, parsed by the job, compared with tests/golden.
+
+`make golden` renews the files; they hold parsed settings, so that a change of a default shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from trainyard_airflow.operators.promote import PromoteModelOperator
+from trainyard_airflow.operators.spark_job import SparkJobOperator
+
+from tests.dags.conftest import RESULTS, ROOT, STORE, TaskInstance
+from tests.dags.test_dags import TASKS
+from trainyard.contract import is_template
+
+if TYPE_CHECKING:
+    from airflow.dag_processing.dagbag import DagBag
+
+GOLDEN = ROOT / "tests" / "golden"
+RENEW = os.environ.get("RENEW_GOLDEN") == "1"
+
+
+def rendered(dagbag: DagBag, dag_id: str, task_id: str, params: dict[str, Any]) -> Any:
+    """A task with its templates rendered, and the context that rendered them."""
+    dag = dagbag.dags[dag_id]
+    task = dag.get_task(task_id).prepare_for_execution()
+    context: Any = {
+        "ti": TaskInstance(dag_id, task_id),
+        "params": {**dag.params.dump(), **params},
+        "run_id": TaskInstance.run_id,
+        "expanded_ti_count": None,
+    }
+    if isinstance(task, PromoteModelOperator):
+        task.evaluation = RESULTS["evaluate"]  # an XComArg, which asks Airflow's own API
+    task.render_template_fields(context)
+    return task, context
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "task_id"), [(dag_id, task) for dag_id, tasks in TASKS.items() for task in tasks]
+)
+def test_a_task_renders_and_submits_what_it_did(
+    dagbag: DagBag, monkeypatch: pytest.MonkeyPatch, dag_id: str, task_id: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW__TRAINYARD__STORE", STORE)
+    task, context = rendered(dagbag, dag_id, task_id, {})
+    for field in task.template_fields:
+        assert not is_template(getattr(task, field)), field
+    if isinstance(task, SparkJobOperator):
+        job = task.rendered_job(context)
+        parsed = type(job).parse(job.argv())
+        assert parsed == job
+        compare(Path(f"{dag_id}.{task_id}.json"), {"job": job.job, **parsed.to_mapping()})
+    else:
+        compare(
+            Path(f"{dag_id}.{task_id}.json"),
+            {field: getattr(task, field) for field in task.template_fields},
+        )
+
+
+def compare(name: Path, submitted: dict[str, Any]) -> None:
+    text = json.dumps(submitted, indent=1) + "\n"
+    path = GOLDEN / name
+    if RENEW:
+        path.write_text(text)
+    assert path.read_text() == text, "if this is what you want: make golden"
+
+
+def test_no_golden_file_is_left_over() -> None:
+    wanted = {f"{dag_id}.{task}.json" for dag_id, tasks in TASKS.items() for task in tasks}
+    assert {path.name for path in GOLDEN.iterdir()} == wanted
+
+
+def test_what_the_form_was_given_reaches_the_job(
+    dagbag: DagBag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__TRAINYARD__STORE", STORE)
+    given = {
+        "epochs": 3,
+        "learning_rate": 1e-05,
+        "optimizer": "Adam",
+        "optimizer_params": {"betas": [0.8, 0.9], "amsgrad": True},
+        "network_params": {"name": "it's \"quoted\"", "depth": None},
+    }
+    task, context = rendered(dagbag, "mnist_horovod", "train", given)
+    job = task.rendered_job(context)
+    assert {name: getattr(job, name) for name in given} == given
+
+
+def test_a_run_directory_is_safe_for_spark(
+    dagbag: DagBag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__TRAINYARD__STORE", STORE)
+    task, context = rendered(dagbag, "mnist_horovod", "train", {})
+    run_dir = task.rendered_job(context).run_dir
+    assert run_dir.startswith(f"{STORE}/mnist_horovod/manual__2026-11-30T02_00_00_00_00-")
+    assert run_dir.endswith("/train/g2")
+    assert not set(run_dir) & set(": *?[]{}")

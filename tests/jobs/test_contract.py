@@ -1,0 +1,257 @@
+"""The contract: what is written to a command line is read back, and nothing wrong gets through."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from trainyard.contract import Field
+from trainyard.errors import SettingError
+from trainyard.optimizers import OPTIMIZER_PARAMS
+from trainyard.specs import JOBS, Evaluate, Predict, Prepare, RunDirectory, TrainHorovod
+
+TRAIN = {"run_dir": "/r", "dataset": "/d", "model_name": "m"}
+PREPARE = {"run_dir": "/r", "source": "sample:mnist", "features": ["pixels"], "label": "digit"}
+
+texts = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0\n{"), min_size=1
+).filter(str.strip)
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=5,
+)
+SPECIAL = {
+    "network": st.sampled_from(["a:B", "trainyard.networks.mnist:ConvNet"]),
+    "optimizer_params": st.just({}),
+}
+
+
+def scalars(field: Field, kind: type) -> st.SearchStrategy[Any]:
+    described = field.setting
+    if kind is str:
+        return st.sampled_from(described.choices) if described.choices else texts
+    if kind is bool:
+        return st.booleans()
+    low = described.minimum if described.above is None else described.above
+    high = described.maximum if described.below is None else described.below
+    if kind is int:
+        return st.integers(None if low is None else int(low), None if high is None else int(high))
+    return st.floats(
+        low,
+        high,
+        allow_nan=False,
+        allow_infinity=False,
+        exclude_min=described.above is not None,
+        exclude_max=described.below is not None,
+    )
+
+
+def values(field: Field) -> st.SearchStrategy[Any]:
+    if field.name in SPECIAL:
+        return SPECIAL[field.name]
+    if field.kind is tuple:
+        items = st.lists(scalars(field, field.item), max_size=4).map(tuple)
+    elif field.kind is dict:
+        items = st.dictionaries(texts, plain, max_size=3)
+    else:
+        items = scalars(field, field.kind)
+    return st.none() | items if field.optional else items
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> RunDirectory:
+    job = draw(st.sampled_from(JOBS))
+    given_values = {field.name: draw(values(field)) for field in job.settings()}
+    try:
+        return job(**given_values)
+    except SettingError as error:
+        # Settings that contradict each other are another test's matter.
+        assume(error.name not in {"validation_fraction", "features"})
+        raise
+
+
+@given(specs())
+def test_argv_is_read_back(spec: RunDirectory) -> None:
+    assert type(spec).parse(spec.argv()) == spec
+
+
+@given(specs())
+def test_the_record_is_read_back(spec: RunDirectory) -> None:
+    assert type(spec).from_mapping(json.loads(json.dumps(spec.to_mapping()))) == spec
+
+
+def numeric(job: type[RunDirectory]) -> list[tuple[type[RunDirectory], Field, float]]:
+    beyond = []
+    for field in job.settings():
+        kind = field.item if field.kind is tuple else field.kind
+        step = 1 if kind is int else 0.5
+        bounds = field.setting
+        for value in (
+            None if bounds.minimum is None else bounds.minimum - step,
+            None if bounds.maximum is None else bounds.maximum + step,
+            bounds.above,
+            bounds.below,
+        ):
+            if value is not None:
+                beyond.append((job, field, kind(value)))
+    return beyond
+
+
+BEYOND = [case for job in JOBS for case in numeric(job)]
+REQUIRED: dict[type[RunDirectory], dict[str, Any]] = {
+    Prepare: PREPARE,
+    TrainHorovod: TRAIN,
+    Evaluate: {"run_dir": "/r", "dataset": "/d", "model": "/m"},
+    Predict: {"run_dir": "/r", "source": "/s", "model": "/m"},
+}
+
+
+def test_there_are_bounds() -> None:
+    assert len(BEYOND) > 20
+
+
+@pytest.mark.parametrize(("job", "field", "value"), BEYOND)
+def test_a_value_beyond_a_bound_is_refused(
+    job: type[RunDirectory], field: Field, value: float
+) -> None:
+    given_value = [value] if field.kind is tuple else value
+    with pytest.raises(SettingError, match="too") as caught:
+        job.from_mapping({**REQUIRED[job], field.name: given_value})
+    assert caught.value.name == field.name
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_required_setting_is_asked_for(job: type[RunDirectory]) -> None:
+    required = {field.name for field in job.settings() if field.required}
+    assert required == set(REQUIRED[job])
+    for name in required:
+        rest = {key: value for key, value in REQUIRED[job].items() if key != name}
+        with pytest.raises(SettingError, match=f"'{name}'"):
+            job.from_mapping(rest)
+
+
+def test_templates_pass_unchecked_and_are_checked_once_rendered() -> None:
+    spec = TrainHorovod(**{**TRAIN, "epochs": "{{ params.epochs }}", "input_shape": ["{{ x }}"]})
+    assert spec.templated
+    with pytest.raises(SettingError, match="not rendered"):
+        spec.argv()
+    rendered = spec.to_mapping() | {"epochs": "3", "input_shape": "[1, 28, 28]"}
+    assert TrainHorovod.from_mapping(rendered).epochs == 3
+    with pytest.raises(SettingError, match="'epochs' is 0"):
+        TrainHorovod.from_mapping(rendered | {"epochs": "0"})
+
+
+def test_settings_that_contradict_each_other_are_checked_once_rendered() -> None:
+    spec = Prepare(**PREPARE, validation_fraction=0.5, test_fraction="{{ x }}")
+    with pytest.raises(SettingError, match="leaves no rows to train on"):
+        Prepare.from_mapping(spec.to_mapping() | {"test_fraction": "0.5"})
+
+
+@pytest.mark.parametrize(
+    ("flag", "meant"), [("--epoch=3", "--epochs"), ("--learningrate=1", "--learning-rate")]
+)
+def test_a_misspelt_or_shortened_flag_is_refused(flag: str, meant: str) -> None:
+    with pytest.raises(SettingError, match=meant):
+        TrainHorovod.parse([*TrainHorovod(**TRAIN).argv(), flag])
+
+
+def test_a_misspelt_name_is_refused() -> None:
+    with pytest.raises(SettingError, match="'batch_size'"):
+        TrainHorovod.from_mapping({**TRAIN, "batchsize": 3})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("False", False), (True, True), ("false", False)]
+)
+def test_booleans_are_read_as_people_write_them(text: object, value: bool) -> None:
+    assert TrainHorovod(**{**TRAIN, "streaming": text}).streaming is value
+
+
+@pytest.mark.parametrize("text", ["yes", 1, 0, "1", None, ""])
+def test_what_is_no_boolean_is_refused(text: object) -> None:
+    with pytest.raises(SettingError, match="true or false"):
+        TrainHorovod(**{**TRAIN, "streaming": text})
+
+
+@pytest.mark.parametrize(
+    "text", ["1, 28,28", "[1, 28, 28]", "(1, 28, 28)", [1, 28, 28], ["1", 28, 28.0]]
+)
+def test_lists_are_read_as_people_write_them(text: object) -> None:
+    assert TrainHorovod(**{**TRAIN, "input_shape": text}).input_shape == (1, 28, 28)
+
+
+@pytest.mark.parametrize("value", ["3.5", 3.5, "x", None, True, float("nan"), float("inf"), []])
+def test_what_is_no_whole_number_is_refused(value: object) -> None:
+    with pytest.raises(SettingError, match="'epochs'"):
+        TrainHorovod(**{**TRAIN, "epochs": value})
+
+
+@pytest.mark.parametrize("value", ["nan", math.inf, "-inf", "1e999"])
+def test_what_is_no_finite_number_is_refused(value: object) -> None:
+    with pytest.raises(SettingError, match="'learning_rate'"):
+        TrainHorovod(**{**TRAIN, "learning_rate": value})
+
+
+def test_columns_have_one_role() -> None:
+    with pytest.raises(SettingError, match="two roles"):
+        Prepare.from_mapping({**PREPARE, "key": "digit"})
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_help_names_every_flag(job: type[RunDirectory], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        job.parse(["--help"])
+    text = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert [field.flag for field in job.settings() if field.flag not in text] == []
+
+
+def test_the_optimizers_parameters_are_torchs() -> None:
+    from torch import optim
+
+    # What is not the user's to choose: how torch runs the update, and what the contract itself has.
+    ours = {"self", "params", "lr", "foreach", "maximize", "capturable", "differentiable", "fused"}
+    for name, known in OPTIMIZER_PARAMS.items():
+        torchs = inspect.signature(getattr(optim, name)).parameters
+        assert set(known) == set(torchs) - ours - {"decoupled_weight_decay"}
+        for parameter, kind in known.items():
+            default = torchs[parameter].default
+            expected = {bool: "flag", tuple: "pair"}.get(type(default), "number")
+            assert kind == expected, f"{name}.{parameter}"
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ({"momentun": 0.9}, "'momentum'"),
+        ({"lr": 0.1}, "learning_rate"),
+        ({"nesterov": 1}, "wants a flag"),
+        ({"momentum": "0.9"}, "wants a number"),
+        ({"momentum": True}, "wants a number"),
+    ],
+)
+def test_a_wrong_optimizer_parameter_is_refused(params: dict[str, object], problem: str) -> None:
+    with pytest.raises(SettingError, match=problem):
+        TrainHorovod(**{**TRAIN, "optimizer_params": params})
+
+
+def test_the_contract_imports_the_standard_library_alone() -> None:
+    program = "import sys, trainyard.specs, trainyard.layout; print(*{n.split('.')[0] for n in sys.modules})"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
+    ).stdout.split()
+    allowed = set(sys.stdlib_module_names) | {"__main__", "trainyard", "sitecustomize"}
+    assert {name for name in loaded if not name.startswith("_")} - allowed == set()

@@ -1,0 +1,373 @@
+"""What lies in a run directory: claims, events, deaths, failures and results, on any store."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainyard import claims, layout, rundir, store
+from trainyard.claims import Claim
+from trainyard.contract import setting
+from trainyard.errors import JobError
+from trainyard.job import EXIT_DONE, EXIT_FAILED, EXIT_REFUSED, Run, run_job
+from trainyard.specs import RunDirectory
+
+
+@pytest.fixture(params=["local", "file", "memory"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return {
+        "local": str(tmp_path / "a b"),
+        "file": f"file://{tmp_path}/c",
+        "memory": f"memory://{uuid.uuid4().hex}",
+    }[request.param]
+
+
+class TestStore:
+    def test_objects_are_read_as_written(self, root: str) -> None:
+        uri = layout.join(root, "x", "y.json")
+        assert not store.exists(uri)
+        store.write_json(uri, {"a": [1, None, "ü"]})
+        store.write_json(uri, {"a": [2]})
+        assert store.read_json(uri) == {"a": [2]}
+        assert store.list_names(layout.join(root, "x")) == ["y.json"]
+
+    def test_only_the_first_creates(self, root: str) -> None:
+        uri = layout.join(root, "one")
+        assert store.create_bytes(uri, b"first")
+        assert not store.create_bytes(uri, b"second")
+        assert store.read_bytes(uri) == b"first"
+
+    def test_what_is_not_there(self, root: str) -> None:
+        assert store.list_names(layout.join(root, "nothing")) == []
+        with pytest.raises(FileNotFoundError):
+            store.read_bytes(layout.join(root, "nothing"))
+        store.remove(layout.join(root, "nothing"))
+
+    def test_a_directory_is_removed_with_all_in_it(self, root: str) -> None:
+        store.write_bytes(layout.join(root, "d", "e", "f"), b"")
+        store.remove(layout.join(root, "d"))
+        assert not store.exists(layout.join(root, "d", "e", "f"))
+
+    def test_nan_is_no_json(self, root: str) -> None:
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            store.write_json(layout.join(root, "x"), float("nan"))
+        assert not store.exists(layout.join(root, "x"))
+
+
+def test_a_reader_never_sees_half_an_object(tmp_path: Path) -> None:
+    target = tmp_path / "object"
+    whole = [bytes([i]) * 1_000_000 for i in range(4)]
+    store.write_bytes(str(target), whole[0])
+    done = threading.Event()
+
+    def write() -> None:
+        for _ in range(5):
+            for data in whole:
+                store.write_bytes(str(target), data)
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    while not done.is_set():
+        assert store.read_bytes(str(target)) in whole
+        assert [n for n in store.list_names(str(tmp_path)) if n != "object"] == []
+    thread.join()
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JobError, match="cannot be written"):
+        store.check_writable(str(tmp_path / "file" / "run"))
+
+
+def test_a_scheme_that_nobody_knows_is_named() -> None:
+    with pytest.raises(JobError, match="nosuch"):
+        store.read_bytes("nosuch://a/b")
+
+
+class TestNames:
+    @given(st.lists(st.text(min_size=1, max_size=80), unique=True, max_size=20))
+    def test_two_names_stay_two(self, names: list[str]) -> None:
+        assert len({layout.safe_name(name) for name in names}) == len(names)
+
+    @given(st.text(max_size=200))
+    def test_a_name_is_safe_in_a_path_and_a_glob(self, name: str) -> None:
+        safe = layout.safe_name(name)
+        assert 0 < len(safe) <= 80
+        assert set(safe) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+        assert safe[0] not in "._"
+
+    def test_runs_that_differ_have_directories_that_differ(self) -> None:
+        place: dict[str, Any] = {
+            "dag_id": "d",
+            "run_id": "manual__2026-11-29T21:55:49+00:00",
+            "task_id": "train",
+        }
+        others = [
+            {"dag_id": "e"},
+            {"run_id": "manual__2026-11-29T21_55_49+00_00"},
+            {"task_id": "group.train"},
+            {"map_index": 0},
+            {"generation": 1},
+        ]
+        made = {layout.run_directory("/s", **{**place, **other}) for other in [{}, *others]}
+        assert len(made) == 6
+        assert all(not set(directory) & set(":+ ") for directory in made)
+
+
+HOLD = """
+import sys, time
+from trainyard.claims import Claim
+Claim.take(sys.argv[1])
+print("claimed", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "claimed\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+class TestClaim:
+    def test_a_second_driver_is_refused_while_the_first_lives(
+        self, tmp_path: Path, holder: subprocess.Popen[str]
+    ) -> None:
+        with pytest.raises(JobError, match=f"live driver: process {holder.pid} on"):
+            Claim.take(str(tmp_path))
+
+    def test_a_killed_drivers_claim_is_taken_over(
+        self, tmp_path: Path, holder: subprocess.Popen[str]
+    ) -> None:
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+        claim = Claim.take(str(tmp_path))
+        assert claim.record.number == 2
+        claim.release()
+
+    def test_a_released_claim_is_over_at_once(self, tmp_path: Path) -> None:
+        Claim.take(str(tmp_path)).release()
+        second = Claim.take(str(tmp_path))
+        assert second.record.number == 2
+        second.release()
+
+    def test_of_many_at_once_one_wins(self, tmp_path: Path) -> None:
+        start = threading.Barrier(8)
+        won, lost = [], []
+
+        def take() -> None:
+            start.wait()
+            try:
+                won.append(Claim.take(str(tmp_path)))
+            except JobError as error:
+                lost.append(error)
+
+        threads = [threading.Thread(target=take) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        won[0].release()
+        assert (len(won), len(lost)) == (1, 7)
+
+    @pytest.mark.parametrize("beats", [True, False])
+    def test_on_another_machine_the_beat_tells(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beats: bool
+    ) -> None:
+        monkeypatch.setattr(claims, "LEASE_SECONDS", 2.0)
+        first = Claim.take(str(tmp_path))
+        first.release()
+        record = dataclasses.asdict(first.record) | {"number": 2, "host": "elsewhere"}
+        store.write_json(str(tmp_path / "claims" / "0002.json"), record)
+        stop = threading.Event()
+
+        def beat() -> None:
+            count = 0
+            while beats and not stop.wait(0.2):
+                count += 1
+                store.write_bytes(str(tmp_path / "claims" / "0002.beat"), str(count).encode())
+
+        thread = threading.Thread(target=beat)
+        thread.start()
+        try:
+            if beats:
+                with pytest.raises(JobError, match="on elsewhere"):
+                    Claim.take(str(tmp_path))
+            else:
+                third = Claim.take(str(tmp_path))
+                assert third.record.number == 3
+                third.release()
+        finally:
+            stop.set()
+            thread.join()
+
+    def test_a_driver_that_was_paused_learns_that_it_lost(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(claims, "BEAT_SECONDS", 0.1)
+        lost = threading.Event()
+        first = Claim.take(str(tmp_path), on_lost=lost.set)
+        assert not lost.wait(0.5)
+        later = dataclasses.asdict(first.record) | {"number": 2}
+        store.write_json(str(tmp_path / "claims" / "0002.json"), later)
+        assert lost.wait(5)
+        first.release()
+
+
+class TestEvents:
+    def test_each_event_is_read_once_in_order(self, root: str) -> None:
+        driver = rundir.EventWriter(root, claim=1, writer="driver", every=0)
+        rank = rundir.EventWriter(root, claim=1, writer="rank-0", every=0)
+        seen: dict[str, int] = {}
+        driver.note("a")
+        rank.progress("train", 1, 4, "epochs", loss=0.5)
+        assert [e["kind"] for e in rundir.read_events(root, seen)] == ["note", "progress"]
+        rank.metric(1, loss=0.25)
+        seen = json.loads(json.dumps(seen))
+        (event,) = rundir.read_events(root, seen)
+        assert (event["writer"], event["step"], event["values"]) == (
+            "0001-rank-0",
+            1,
+            {"loss": 0.25},
+        )
+        assert rundir.read_events(root, seen) == []
+
+    def test_segments_are_few(self, root: str) -> None:
+        writer = rundir.EventWriter(root, claim=1, writer="driver", every=60)
+        for number in range(1000):
+            writer.note(str(number))
+        writer.close()
+        assert len(store.list_names(layout.join(root, "events"))) == 2
+        assert [e["text"] for e in rundir.read_events(root, {})] == [str(n) for n in range(1000)]
+
+    def test_what_is_not_finite_becomes_null(self, root: str) -> None:
+        writer = rundir.EventWriter(root, claim=1, writer="driver", every=0)
+        writer.progress("train", 0, 1, "epochs", loss=float("nan"), deep=[float("inf"), 1.0])
+        (event,) = rundir.read_events(root, {})
+        assert event["figures"] == {"loss": None, "deep": [None, 1.0]}
+
+
+def test_the_first_death_of_each_worker_counts(root: str) -> None:
+    for number, worker in ((1, "rank1"), (1, "rank0"), (1, "rank1"), (2, "rank0")):
+        rundir.write_death(
+            root, claim=number, worker=worker, error=ValueError(f"{worker} in {number}")
+        )
+        time.sleep(0.01)
+    deaths = rundir.read_deaths(root, claim=1)
+    assert [(d["worker"], d["error"], d["message"]) for d in deaths] == [
+        ("rank1", "ValueError", "rank1 in 1"),
+        ("rank0", "ValueError", "rank0 in 1"),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count(RunDirectory):
+    """Count."""
+
+    job = "count"
+
+    upto: int = setting(3, minimum=0, help="How far.")
+
+
+class TestRunner:
+    def test_the_result_is_written_last(self, tmp_path: Path) -> None:
+        seen: list[Any] = []
+
+        def work(spec: Count, run: Run) -> dict[str, Any]:
+            seen.append((rundir.read_result(run.directory), run.claim))
+            return {"rows": {"in": spec.upto}, "metrics": {"loss": float("nan")}}
+
+        argv = [f"--run-dir={tmp_path}", "--upto=5"]
+        assert run_job(Count, work, argv) == EXIT_DONE
+        result = rundir.read_result(str(tmp_path))
+        assert result is not None
+        assert seen == [(None, 1)]
+        assert result["rows"] == {"in": 5}
+        assert result["metrics"] == {"loss": None}
+        assert (result["job"], result["claim"], result["settings"]["upto"]) == ("count", 1, 5)
+        assert result["started"] <= result["finished"]
+        assert (tmp_path / "claims" / "0001.end").exists()
+
+        assert run_job(Count, work, argv) == EXIT_DONE
+        assert len(seen) == 1
+
+    def test_other_settings_are_no_result_of_this_job(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run_job(Count, lambda spec, run: {}, [f"--run-dir={tmp_path}"]) == EXIT_DONE
+        again = [f"--run-dir={tmp_path}", "--upto=9"]
+        assert run_job(Count, lambda spec, run: {}, again) == EXIT_REFUSED
+        assert "with other settings" in capsys.readouterr().err
+
+    def test_a_known_failure_ends_with_its_cause(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def work(spec: Count, run: Run) -> dict[str, Any]:
+            raise JobError("the table is empty.", "Fill it.")
+
+        assert run_job(Count, work, [f"--run-dir={tmp_path}"]) == EXIT_FAILED
+        assert (
+            capsys.readouterr().err.splitlines()[-1] == "cause: the table is empty. fix: Fill it."
+        )
+        failure = rundir.read_failure(str(tmp_path))
+        assert failure is not None
+        assert (failure["claim"], failure["cause"]) == (1, "the table is empty.")
+        assert rundir.read_failure(str(tmp_path), after_claim=1) is None
+        assert rundir.read_result(str(tmp_path)) is None
+
+    def test_an_unknown_failure_names_its_error(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def work(spec: Count, run: Run) -> dict[str, Any]:
+            raise KeyError("x")
+
+        assert run_job(Count, work, [f"--run-dir={tmp_path}"]) == EXIT_FAILED
+        assert "KeyError: 'x' fix:" in capsys.readouterr().err.splitlines()[-1]
+
+    def test_a_failed_directory_can_be_tried_again(self, tmp_path: Path) -> None:
+        attempts: list[int] = []
+
+        def work(spec: Count, run: Run) -> dict[str, Any]:
+            attempts.append(run.claim)
+            if len(attempts) == 1:
+                raise ValueError
+            return {}
+
+        argv = [f"--run-dir={tmp_path}"]
+        assert [run_job(Count, work, argv), run_job(Count, work, argv)] == [EXIT_FAILED, EXIT_DONE]
+        assert attempts == [1, 2]
+
+    @pytest.mark.parametrize("flag", ["--upto=-1", "--up=3", "--upto"])
+    def test_a_wrong_flag_is_refused_before_anything_is_written(
+        self, tmp_path: Path, flag: str
+    ) -> None:
+        argv = [f"--run-dir={tmp_path / 'run'}", flag]
+        assert run_job(Count, lambda spec, run: {}, argv) == EXIT_REFUSED
+        assert not (tmp_path / "run").exists()
+
+    def test_a_live_claim_is_refused(self, tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+        assert holder.poll() is None
+        assert run_job(Count, lambda spec, run: {}, [f"--run-dir={tmp_path}"]) == EXIT_REFUSED

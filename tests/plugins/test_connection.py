@@ -1,0 +1,110 @@
+"""Forms of a Spark connection: the master that each means, or why it means none."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+from trainyard.errors import JobError
+from trainyard_airflow.connection import SparkMaster, resolve
+
+
+def resolved(
+    monkeypatch: pytest.MonkeyPatch, form: str, deploy_mode: str | None = None
+) -> SparkMaster:
+    monkeypatch.setenv("AIRFLOW_CONN_IT", form)
+    return resolve("it", deploy_mode=deploy_mode, binary=None)
+
+
+@pytest.mark.parametrize(
+    ("form", "master", "slots"),
+    [
+        ('{"conn_type": "spark", "host": "local"}', "local", 1),
+        ('{"conn_type": "spark", "host": "local[2]"}', "local[2]", 2),
+        ('{"conn_type": "spark", "host": "local[4,2]"}', "local[4,2]", 4),
+        ('{"conn_type": "spark", "host": "local[*]"}', "local[*]", os.cpu_count()),
+        ('{"conn_type": "spark", "host": "local-cluster[2,3,1024]"}', "local-cluster[2,3,1024]", 6),
+        ("spark://local%5B2%5D", "local[2]", 2),
+        ("spark://master:7077", "spark://master:7077", None),
+        ('{"conn_type": "spark", "host": "master", "port": 7077}', "spark://master:7077", None),
+        ('{"conn_type": "spark", "host": "spark://a:7077,b:7077"}', "spark://a:7077,b:7077", None),
+        ('{"conn_type": "spark", "host": "yarn"}', "yarn", None),
+    ],
+)
+def test_a_good_form_means_what_the_provider_makes_of_it(
+    monkeypatch: pytest.MonkeyPatch, form: str, master: str, slots: int | None
+) -> None:
+    found = resolved(monkeypatch, form)
+    assert (found.url, found.deploy_mode, found.binary) == (master, "client", "spark-submit")
+    assert found.slots == slots
+    assert SparkSubmitHook(conn_id="it")._connection["master"] == master
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ("spark://local[2]", r"cannot be read from AIRFLOW_CONN_IT.*JSON"),
+        ("local[2]", r"Use connection type spark"),
+        ('{"conn_type": "spark", "host": "local%5B2%5D"}', r"as they are: local\[2\]"),
+        ('{"conn_type": "spark", "host": "local[0]"}', "which is none"),
+        ('{"conn_type": "spark", "host": "local[2]", "port": 7077}', "a local master has none"),
+        ('{"conn_type": "spark", "host": "spark://h:7077", "port": 7077}', "remove the port 7077"),
+        ('{"conn_type": "spark", "host": "spark://h"}', "which is none"),
+        ('{"conn_type": "spark", "host": "master"}', "which is none"),
+        ("http://h:8080", "That is a web page"),
+        ('{"conn_type": "spark", "host": "http://h:8080"}', "That is a web page"),
+        ("yarn://yarn", r'"host": "yarn"'),
+        ("spark://", "which is none"),
+        ('{"conn_type": "spark", "host": "k8s://https://h:6443"}', "no Kubernetes provider"),
+        (
+            '{"conn_type": "spark", "host": "yarn", "extra": {"deploy_mode": "client"}}',
+            "extra 'deploy_mode', which the provider ignores.*'deploy-mode'",
+        ),
+        (
+            '{"conn_type": "spark", "host": "yarn", "extra": {"spark-home": "/opt/spark"}}',
+            "spark-submit on PATH",
+        ),
+        (
+            '{"conn_type": "spark", "host": "yarn", "extra": {"spark-binary": "/x/spark-submit"}}',
+            "spark-binary '/x/spark-submit'.*on PATH",
+        ),
+        (
+            '{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "clutser"}}',
+            "Did you mean 'cluster'",
+        ),
+        (
+            '{"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "cluster"}}',
+            "'local\\[2\\]': a local master has no cluster",
+        ),
+        (
+            '{"conn_type": "spark", "host": "spark://h:7077", "extra": {"deploy-mode": "cluster"}}',
+            "standalone master does not take Python",
+        ),
+    ],
+)
+def test_a_form_that_would_go_wrong_is_refused_with_its_fix(
+    monkeypatch: pytest.MonkeyPatch, form: str, message: str
+) -> None:
+    with pytest.raises(JobError, match=message):
+        resolved(monkeypatch, form)
+
+
+def test_an_unknown_connection_is_not_yarn() -> None:
+    with pytest.raises(JobError, match=r"'sp_typo' is not defined.*AIRFLOW_CONN_SP_TYPO"):
+        resolve("sp_typo", deploy_mode=None, binary=None)
+
+
+def test_the_operators_deploy_mode_goes_before_the_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    form = '{"conn_type": "spark", "host": "local", "extra": {"deploy-mode": "cluster"}}'
+    assert resolved(monkeypatch, form, deploy_mode="client").deploy_mode == "client"
+
+
+def test_the_operators_binary_may_be_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_IT", '{"conn_type": "spark", "host": "local"}')
+    arguments: dict[str, Any] = {"deploy_mode": None, "binary": "/opt/spark/bin/spark-submit"}
+    assert resolve("it", **arguments).binary == "/opt/spark/bin/spark-submit"
