@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What importing all DAG files costs over importing airflow.sdk: the DAG processor pays it each time.
+"""What importing all DAG files costs over importing airflow.sdk: each parse and each task pays it.
 
     python bench/dag_import.py [REPEATS]
 
-Fresh interpreters of Airflow's environment take turns, so that the machine's mood hits both alike.
+Fresh interpreters of Airflow's environment take turns, so that other work on the machine hits both
+alike. The bar is on processor time, which an import is made of: wall time also counts that work.
 The baseline imports the names of airflow.sdk that any DAG needs, since airflow.sdk itself is lazy.
 """
 
@@ -25,12 +26,12 @@ DAGS = "; ".join(
 )
 
 
-def seconds(statement: str) -> float:
-    """Seconds that a fresh interpreter takes for a statement, its own start not counted."""
+def seconds(statement: str) -> tuple[float, float]:
+    """Wall and processor seconds of a statement in a fresh interpreter, its start not counted."""
     program = (
-        "import time; began = time.perf_counter()\n"
+        "import time; began, worked = time.perf_counter(), time.process_time()\n"
         f"{statement}\n"
-        "print(time.perf_counter() - began)"
+        "print(time.perf_counter() - began, time.process_time() - worked)"
     )
     path = f"{ROOT / 'jobs'}{os.pathsep}{ROOT / 'plugins'}"
     answer = subprocess.run(
@@ -41,20 +42,33 @@ def seconds(statement: str) -> float:
         check=True,
         timeout=120,
     )
-    return float(answer.stdout.splitlines()[-1])
+    wall, processor = map(float, answer.stdout.splitlines()[-1].split())
+    return wall, processor
 
 
 def main() -> int:
     """Print the medians and whether the bar holds."""
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 9
     seconds(DAGS)  # compiles and warms the disk's cache
-    pairs = [(seconds(SDK), seconds(DAGS)) for _ in range(repeats)]
-    sdk, dags = (statistics.median(column) for column in zip(*pairs, strict=True))
-    over = statistics.median(with_dags - alone for alone, with_dags in pairs)
-    print(f"airflow.sdk            {sdk:.3f} s  (median of {repeats})")
-    print(f"airflow.sdk and DAGs   {dags:.3f} s")
-    print(f"DAGs over airflow.sdk  {over:.3f} s  (median of the pairs; bar: {BAR} s)")
-    return 0 if over <= BAR else 1
+    alone, with_dags = [], []
+    for _ in range(repeats):
+        alone.append(seconds(SDK))
+        with_dags.append(seconds(DAGS))
+    over = [(b[0] - a[0], b[1] - a[1]) for a, b in zip(alone, with_dags, strict=True)]
+    print(f"medians of {repeats:<3}               wall   processor")
+    show("airflow.sdk", alone)
+    show("airflow.sdk and the DAGs", with_dags)
+    cost = show("the DAGs over airflow.sdk", over)
+    verdict = "met" if cost <= BAR else "MISSED"
+    print(f"bar of {BAR} s processor time {verdict}; load {os.getloadavg()[0]:.1f}")
+    return 0 if cost <= BAR else 1
+
+
+def show(name: str, times: list[tuple[float, float]]) -> float:
+    """Print the medians of wall and processor times and return the latter."""
+    wall, processor = (statistics.median(column) for column in zip(*times, strict=True))
+    print(f"{name:25} {wall:7.3f} s {processor:7.3f} s")
+    return processor
 
 
 if __name__ == "__main__":

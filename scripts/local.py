@@ -72,7 +72,7 @@ def main() -> int:
                 if os.environ.get(name) != value:
                     print(f"export {name}={shlex.quote(value)}")
         else:
-            services.installation.prepare()
+            services.prepare()
             environment = services.installation.environment(os.environ)
             os.execvpe(options.arguments[0], options.arguments, environment)  # noqa: S606
     except JobError as error:
@@ -108,6 +108,13 @@ class Services:
             self.installation.prepare()
             self._migrate()
             self._start()
+
+    def prepare(self) -> None:
+        """Make what a command of Airflow needs: the configuration and the metadata database."""
+        with self._lock():
+            _check_environments()
+            self.installation.prepare()
+            self._migrate()
 
     def down(self) -> None:
         """End every process of the services.
@@ -213,7 +220,7 @@ class Services:
         local = Path(database.removeprefix("sqlite:///"))
         if local.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == core.name:
             return
-        print("Migrating the metadata database ...", flush=True)
+        print("Migrating the metadata database ...", file=sys.stderr, flush=True)
         log = self.installation.logs / "migrate.log"
         with log.open("wb") as output:
             done = subprocess.run(

@@ -45,7 +45,7 @@ def safe_name(name: str) -> str:
     A name that needs no change is kept; any other gets a digest of the original.
     """
     readable = _UNSAFE.sub("_", name).strip("._-")[:_READABLE]
-    if readable == name:
+    if readable and readable == name:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:10]
     return f"{readable}-{digest}" if readable else digest

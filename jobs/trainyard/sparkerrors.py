@@ -46,7 +46,7 @@ def _known(text: str) -> JobError | None:
         return JobError(found["cause"], found["fix"].strip())
     if found := _CSV_HEADER.search(text):
         return JobError(
-            f"the CSV file {found['file']} has the columns {found['header']}, but the first file "
+            f"the CSV file {found['file']} has the columns {found['header']}, but another file "
             f"has {found['schema']}.",
             "Give all files one header, with the columns in one order.",
         )

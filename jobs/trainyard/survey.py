@@ -225,9 +225,9 @@ def notes(found: Survey) -> list[str]:
                 f"feature {name!r} looks like epoch milliseconds ({low:.0f} to {high:.0f}): a "
                 "32-bit float keeps them to about 2 minutes. Use differences or date parts."
             )
-        elif whole and max(-low, high) > _EXACT:
+        elif whole and max(-low, high) >= _EXACT:
             texts.append(
-                f"feature {name!r} has whole numbers up to {max(-low, high):.0f}: over "
-                f"{_EXACT:.0f} 32-bit floats merge neighbours. Scale it, or leave out an id."
+                f"feature {name!r} has whole numbers up to {max(-low, high):.0f}: from "
+                f"{_EXACT:.0f} on 32-bit floats merge neighbours. Scale it, or leave out an id."
             )
     return texts

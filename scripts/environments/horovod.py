@@ -40,7 +40,9 @@ def build_settings() -> dict[str, str]:
 def wheel(pinned: str, python: Path, tools: Path, cache: Path, steps: Steps) -> Path:
     """Answer with Horovod's wheel for the PyTorch installed beside `python`.
 
-    `pinned` is the lock's `horovod==VERSION` with its hashes. The folder in `cache` is named for all that the wheel depends on, and appears there complete. The user's GPU variables count when the environment is next made anew.
+    `pinned` is the lock's `horovod==VERSION` with its hashes. The folder in `cache` is named for
+    all that the wheel depends on, and appears there complete. The user's GPU variables count when
+    the environment is next made anew.
     """
     described = subprocess.run(
         [str(python), "-c", _DESCRIBE], check=True, capture_output=True, text=True
@@ -84,8 +86,8 @@ def _build(
         "PATH": f"{tools}/bin:{os.environ['PATH']}",
     }
     # pip's own cache would answer with a wheel that was built for another PyTorch.
-    pip = [f"{tools}/bin/pip", f"--python={python}", "wheel", "--verbose", "--no-cache-dir"]
-    build = ["--no-deps", "--no-build-isolation", "--no-binary=horovod", f"--wheel-dir={made}"]
+    pip = [str(python), "-m", "pip", "wheel", "--verbose", "--no-cache-dir", "--no-deps"]
+    build = ["--no-build-isolation", "--no-binary=horovod", f"--wheel-dir={made}"]
     steps.run([*pip, *build, f"--requirement={requirement}"], env)
     made.rename(kept)
     shutil.rmtree(work)

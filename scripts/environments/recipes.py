@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from environments import horovod
@@ -20,8 +21,7 @@ TESTS_LOCK = ROOT / "tests/requirements.txt"
 
 def make_tools(python: str, steps: Steps) -> None:
     """Make the environment that makes the others: uv, CMake and the linters."""
-    with steps.step("tools: create the environment"):
-        steps.run([python, "-m", "venv", str(TOOLS)])
+    _create(TOOLS, python, steps)
     with steps.step("tools: install uv, CMake, Ruff and mypy"):
         steps.run([f"{TOOLS}/bin/pip", "install", f"--requirement={TOOLS_PINS}"])
 
@@ -31,7 +31,7 @@ def make_airflow(python: str, steps: Steps) -> None:
     venv = VENVS / "airflow"
     _create(venv, python, steps)
     with steps.step("airflow: install Airflow and its provider"):
-        _install(venv, [f"--requirement={AIRFLOW_LOCK}", f"--requirement={TESTS_LOCK}"], steps)
+        _install_locks(venv, steps, AIRFLOW_LOCK, TESTS_LOCK)
 
 
 def make_jobs(python: str, torch_backend: str, steps: Steps) -> None:
@@ -43,39 +43,46 @@ def make_jobs(python: str, torch_backend: str, steps: Steps) -> None:
     with steps.step("jobs: install Spark, XGBoost and MLflow"):
         excluded = venv / "excluded.txt"
         excluded.write_text("horovod\n")
-        locks = [f"--requirement={JOBS_LOCK}", f"--requirement={TESTS_LOCK}"]
-        _install(venv, [f"--excludes={excluded}", *locks], steps)
+        _install_locks(venv, steps, JOBS_LOCK, TESTS_LOCK, options=[f"--excludes={excluded}"])
     wheel = horovod.wheel(_pinned("horovod"), venv / "bin/python", TOOLS, WHEELS, steps)
     with steps.step("jobs: install Horovod and try it"):
-        _install(venv, [str(wheel)], steps)
+        _install(venv, steps, "--no-deps", str(wheel))
         steps.run([f"{venv}/bin/python", "-c", "import horovod.torch as hvd; hvd.init()"])
 
 
 def _create(venv: Path, python: str, steps: Steps) -> None:
     with steps.step(f"{venv.name}: create the environment"):
-        steps.run([f"{TOOLS}/bin/uv", "venv", f"--python={python}", str(venv)])
-
-
-def _install(venv: Path, what: list[str], steps: Steps, *options: str) -> None:
-    """Install exactly `what`, whose locks are complete, hence without dependencies."""
-    uv = [f"{TOOLS}/bin/uv", "pip", "install", f"--python={venv}/bin/python"]
-    steps.run([*uv, *(options or ["--no-deps"]), *what])
+        steps.run([python, "-m", "venv", str(venv)])
 
 
 def _install_torch(venv: Path, backend: str, steps: Steps) -> None:
-    """Install the pinned PyTorch: the CPU build alone, or another with the libraries it brings."""
+    """Install the pinned PyTorch: alone for the CPU, or with the CUDA libraries it needs.
+
+    XGBoost comes with the latter, because it brings one of its own.
+    """
     torch = _pinned("torch").split()[0]
     if backend == "cpu":
-        pip = [f"{TOOLS}/bin/pip", f"--python={venv}/bin/python", "install", "--no-deps"]
         try:
             # pip knows the places that a machine's owner has configured; uv does not look there.
-            steps.run([*pip, f"{torch}+cpu"])
+            steps.run([f"{venv}/bin/pip", "install", "--no-deps", f"{torch}+cpu"])
         except StepFailedError:
-            _install(venv, ["--torch-backend=cpu", torch], steps)
-    elif backend == "cuda":
-        _install(venv, [torch], steps, f"--constraints={JOBS_LOCK}")
+            _install(venv, steps, "--no-deps", "--torch-backend=cpu", torch)
     else:
-        _install(venv, [torch], steps, f"--constraints={JOBS_LOCK}", f"--torch-backend={backend}")
+        wanted = [f"--constraints={JOBS_LOCK}", torch, _pinned("xgboost").split()[0]]
+        if backend != "cuda":
+            # PyTorch's own index has other files than the ones that the lock's hashes are for.
+            wanted += [f"--torch-backend={backend}", "--no-verify-hashes"]
+        _install(venv, steps, *wanted)
+
+
+def _install_locks(venv: Path, steps: Steps, *locks: Path, options: Sequence[str] = ()) -> None:
+    """Install `locks`, which are complete, hence without dependencies."""
+    requirements = [f"--requirement={lock}" for lock in locks]
+    _install(venv, steps, "--no-deps", "--require-hashes", *options, *requirements)
+
+
+def _install(venv: Path, steps: Steps, *arguments: str) -> None:
+    steps.run([f"{TOOLS}/bin/uv", "pip", "install", f"--python={venv}/bin/python", *arguments])
 
 
 def _pinned(package: str) -> str:

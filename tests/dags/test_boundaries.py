@@ -8,10 +8,19 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.dags.conftest import ROOT
 
-HEAVY = {"pyspark", "torch", "xgboost", "mlflow", "horovod", "pandas", "numpy", "pyarrow", "sklearn"}
+HEAVY = {
+    "pyspark",
+    "torch",
+    "xgboost",
+    "mlflow",
+    "horovod",
+    "pandas",
+    "numpy",
+    "pyarrow",
+    "sklearn",
+}
 
 
 def imported_by(statement: str, *, plugins: bool = True) -> set[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from airflow.utils.dag_cycle_tester import check_cycle
+
 from trainyard_airflow.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def test_every_dag_and_no_other_is_there(dagbag: DagBag) -> None:
 def test_the_tasks_run_in_their_order(dag: DAG) -> None:
     check_cycle(dag)
     wanted = TASKS[dag.dag_id]
-    assert [task.task_id for task in dag.topological_sort()] == wanted
+    assert set(dag.task_ids) == set(wanted)
     for task_id, upstream in zip(wanted[1:], wanted, strict=False):
         assert upstream in dag.get_task(task_id).upstream_task_ids
 
@@ -49,14 +50,14 @@ def test_a_dag_is_described(dag: DAG) -> None:
 
 def test_a_dag_does_not_start_by_itself_or_catch_up(dag: DAG) -> None:
     assert dag.catchup is False
-    assert dag.max_active_runs >= 2, "two runs at once must both succeed"
+    assert (dag.max_active_runs or 0) >= 2, "two runs at once must both succeed"
     assert not dag.timetable.can_be_scheduled
 
 
 def test_a_task_has_an_owner_retries_and_an_end(dag: DAG) -> None:
     for task in dag.tasks:
         assert task.owner == "trainyard"
-        assert task.retries >= 1
+        assert (task.retries or 0) >= 1
         assert task.retry_delay.total_seconds() <= 60
         assert task.execution_timeout is not None
 
@@ -88,7 +89,5 @@ def test_a_job_reads_only_results_of_tasks_before_it(dag: DAG) -> None:
     for task in dag.tasks:
         if isinstance(task, SparkJobOperator):
             upstream = {t.task_id for t in task.get_flat_relatives(upstream=True)}
-            read = {
-                other for other in dag.task_ids if f"task_ids='{other}'" in str(task.settings)
-            }
+            read = {other for other in dag.task_ids if f"task_ids='{other}'" in str(task.settings)}
             assert read <= upstream, task.task_id

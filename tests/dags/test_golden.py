@@ -1,4 +1,4 @@
-"""What each task submits: rendered, built into an argv, parsed by the job, compared with tests/golden.
+"""What each task submits: rendered, built into an argv, parsed by the job, compared with a file.
 
 `make golden` renews the files; they hold parsed settings, so that a change of a default shows.
 """
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from trainyard_airflow.operators.promote import PromoteModelOperator
-from trainyard_airflow.operators.spark_job import SparkJobOperator
-
 from tests.dags.conftest import RESULTS, ROOT, STORE, TaskInstance
 from tests.dags.test_dags import TASKS
+
 from trainyard.contract import is_template
+from trainyard_airflow.operators.promote import PromoteModelOperator
+from trainyard_airflow.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -85,16 +85,14 @@ def test_what_the_form_was_given_reaches_the_job(
         "learning_rate": 1e-05,
         "optimizer": "Adam",
         "optimizer_params": {"betas": [0.8, 0.9], "amsgrad": True},
-        "network_params": {"name": "it's \"quoted\"", "depth": None},
+        "network_params": {"name": 'it\'s "quoted"', "depth": None},
     }
     task, context = rendered(dagbag, "mnist_horovod", "train", given)
     job = task.rendered_job(context)
     assert {name: getattr(job, name) for name in given} == given
 
 
-def test_a_run_directory_is_safe_for_spark(
-    dagbag: DagBag, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_directory_is_safe_for_spark(dagbag: DagBag, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__TRAINYARD__STORE", STORE)
     task, context = rendered(dagbag, "mnist_horovod", "train", {})
     run_dir = task.rendered_job(context).run_dir

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs"))
 
-from tests.e2e.own_airflow import clean_environment, free_port, local
+from tests.e2e.own_airflow import ROOT, clean_environment, free_port, local
 
 from services.api import Api
 from services.installation import USER, Installation
@@ -22,7 +23,9 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     """Airflow's services, up for all the tests here and down after them."""
     home = tmp_path_factory.mktemp("installation")
     place = Installation(home=home, port=free_port())
-    environment = clean_environment(home, place.port)
+    # A copy, so that a test can add a DAG as a user does.
+    dags = shutil.copytree(ROOT / "dags", home / "dags")
+    environment = clean_environment(home, place.port, AIRFLOW__CORE__DAGS_FOLDER=str(dags))
     try:
         started = local("up", environment)
         assert started.returncode == 0, started.stderr

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.own_airflow import ROOT
+from tests.e2e.runs import Run, dag_ids, wait_until
 
 from services import processes
 from services.api import Api
 from services.installation import MARK, Installation
 from trainyard.layout import safe_name
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 DAG = "mnist_horovod"
 TASKS = ["prepare", "train", "evaluate", "promote", "predict"]
@@ -26,53 +24,13 @@ QUICK = {"epochs": 3, "learning_rate": 0.1, "minimum_accuracy": 0.5}
 """Settings with which a run is short and still learns."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One run of the DAG."""
-
-    api: Api
-    run_id: str
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        return ("dags", DAG, "dagRuns", self.run_id)
-
-    def task(self, task_id: str) -> dict[str, Any]:
-        return dict(self.api.get(*self.path, "taskInstances", task_id))
-
-    def xcom(self, task_id: str) -> dict[str, Any]:
-        entry = (*self.path, "taskInstances", task_id, "xcomEntries", "return_value")
-        value = self.api.get(*entry, deserialize="true")["value"]
-        return dict(json.loads(value) if isinstance(value, str) else value)
-
-    def log(self, task_id: str, attempt: int = 1) -> str:
-        answer = self.api.get(*self.path, "taskInstances", task_id, "logs", str(attempt))
-        return json.dumps(answer["content"])
-
-    def wait(self, seconds: float = 200) -> str:
-        wait_until(lambda: self.api.get(*self.path)["state"] in ("success", "failed"), seconds)
-        return str(self.api.get(*self.path)["state"])
-
-
-def wait_until(condition: Callable[[], object], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.3)
-
-
 def trigger(api: Api, **conf: Any) -> Run:
-    body = {"logical_date": None, "conf": {**QUICK, **conf}}
-    return Run(api=api, run_id=api.post("dags", DAG, "dagRuns", body=body)["dag_run_id"])
-
-
-def known(api: Api) -> bool:
-    return DAG in [dag["dag_id"] for dag in api.get("dags")["dags"]]
+    return Run.trigger(api, DAG, **{**QUICK, **conf})
 
 
 @pytest.fixture(scope="module")
 def first(api: Api) -> Run:
-    wait_until(lambda: known(api), 60)
+    wait_until(lambda: DAG in dag_ids(api), 60)
     run = trigger(api, seed=1)
     assert run.wait() == "success"
     return run
@@ -102,7 +60,7 @@ def test_first_run_trains_promotes_and_predicts(first: Run) -> None:
     assert promoted["champion"]["uri"] == trained["outputs"]["model_uri"]
     assert predicted["model"]["version"] == trained["model"]["version"]
     assert predicted["rows"] == {"in": rows["test"], "out": rows["test"]}
-    assert all(first.task(task)["try_number"] == 1 for task in TASKS)
+    assert {task["try_number"] for task in first.tasks().values()} == {1}
 
 
 def test_predictions_are_one_row_for_each_test_row(first: Run) -> None:
@@ -168,9 +126,9 @@ def test_two_runs_share_no_directory(first: Run, second: Run) -> None:
 def test_a_misspelt_optimizer_parameter_fails_at_once_without_a_retry(first: Run) -> None:
     run = trigger(first.api, optimizer_params={"momentun": 0.9})
 
-    assert run.wait(120) == "failed"
+    assert run.wait() == "failed"
 
-    train = run.task("train")
+    train = run.tasks()["train"]
     assert (train["state"], train["try_number"], train["max_tries"]) == ("failed", 1, 2)
     log = run.log("train")
     assert "momentun" in log
@@ -196,7 +154,7 @@ def test_mark_failed_leaves_no_process_within_10_seconds(
     run.api.patch(*run.path, "taskInstances", "train", body={"new_state": "failed"})
 
     wait_until(lambda: not drivers(), 10)
-    assert run.wait(30) == "failed"
+    assert run.wait() == "failed"
 
 
 def command(pid: int) -> bytes:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from trainyard_airflow.gate import Rule, judge, table
 
 numbers = st.floats(0, 1)
-broken = st.sampled_from([None, math.nan, math.inf, -math.inf, "0.9", True, [], {}])
+broken: st.SearchStrategy[Any] = st.sampled_from(
+    [None, math.nan, math.inf, -math.inf, "0.9", True, [], {}]
+)
 
 
 def evaluation(metrics: dict[str, Any], champion: dict[str, Any] | None = None) -> dict[str, Any]:

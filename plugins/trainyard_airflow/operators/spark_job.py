@@ -149,7 +149,7 @@ class SparkJobOperator(SparkSubmitOperator):
         self._spark_binary = submitter.spark_submit
         self.application_args = job.argv()
         with tempfile.TemporaryDirectory(prefix="trainyard-") as private:
-            self._hide_secrets(Path(private))
+            self._hide_secrets(Path(private), environment)
             ended = self._submit(str(application), job, environment)
         return _outcome(job, ended, earlier_claim)
 
@@ -216,7 +216,7 @@ class SparkJobOperator(SparkSubmitOperator):
             )
         return claim.number
 
-    def _hide_secrets(self, private: Path) -> None:
+    def _hide_secrets(self, private: Path, environment: Mapping[str, str]) -> None:
         """Move secret configuration from the command line, which all can see, to a private file."""
         conf = self.conf or {}
         secret = {k: str(v) for k, v in conf.items() if _holds_secret(k, str(v))}
@@ -225,7 +225,7 @@ class SparkJobOperator(SparkSubmitOperator):
         for key, value in secret.items():
             for hidden in [value] if masking.is_secret(key) else masking.secrets_in(value):
                 mask_secret(hidden)
-        defaults = self.properties_file or _spark_defaults(str(self._spark_binary))
+        defaults = self.properties_file or _spark_defaults(str(self._spark_binary), environment)
         inherited = Path(defaults).read_text(encoding="utf-8") if defaults else ""
         lines = [f"{key} {_property(value)}\n" for key, value in secret.items()]
         path = private / "spark.conf"
@@ -302,10 +302,10 @@ def _property(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-def _spark_defaults(spark_submit: str) -> str | None:
+def _spark_defaults(spark_submit: str, environment: Mapping[str, str]) -> str | None:
     """The spark-defaults.conf that a properties file of ours would replace."""
-    home = os.environ.get("SPARK_HOME") or str(Path(spark_submit).resolve().parent.parent)
-    folder = os.environ.get("SPARK_CONF_DIR") or str(Path(home, "conf"))
+    home = environment.get("SPARK_HOME") or str(Path(spark_submit).resolve().parent.parent)
+    folder = environment.get("SPARK_CONF_DIR") or str(Path(home, "conf"))
     path = Path(folder, "spark-defaults.conf")
     return str(path) if path.is_file() else None
 

@@ -1,0 +1,136 @@
+"""Sources are read by name, whatever the order, and what cannot be read is said clearly."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trainyard.errors import JobError
+from trainyard.sources import SAMPLES, Table, column, detect_format, open_table
+from trainyard.sparkerrors import unwrapped
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def collect(table: Table) -> list[tuple[object, ...]]:
+    with unwrapped():
+        return sorted(tuple(row) for row in table.frame.collect())
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("sample:mnist", "sample"),
+        ("/data/x.parquet", "parquet"),
+        ("s3://bucket/x.csv.gz", "csv"),
+        ("/data/*.jsonl", "json"),
+        ("x.ndjson.zst", "json"),
+    ],
+)
+def test_a_name_tells_the_format(name: str, form: str) -> None:
+    assert detect_format(name) == form
+
+
+class TestDirectories:
+    def test_its_files_tell_the_format(self, tmp_path: Path) -> None:
+        for name in ("_SUCCESS", ".x.crc", "part-1.csv", "part-2.csv.gz"):
+            (tmp_path / name).touch()
+        assert detect_format(str(tmp_path)) == "csv"
+
+    def test_several_formats_are_refused(self, tmp_path: Path) -> None:
+        for name in ("a.csv", "b.parquet"):
+            (tmp_path / name).touch()
+        with pytest.raises(JobError, match=r"several formats \(csv, parquet\)"):
+            detect_format(str(tmp_path))
+
+    def test_a_prepared_dataset_is_no_source(self, tmp_path: Path) -> None:
+        (tmp_path / "dataset.json").touch()
+        with pytest.raises(JobError, match="prepared dataset already"):
+            detect_format(str(tmp_path))
+
+    def test_nothing_there(self, tmp_path: Path) -> None:
+        with pytest.raises(JobError, match="no name tells its format"):
+            detect_format(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "columns"),
+    [
+        ("mnist", 5000, {"id", "pixels", "digit"}),
+        ("digits", 1797, {"id", "pixels", "digit"}),
+        ("breast_cancer", 569, {"id", "mean_radius", "worst_fractal_dimension", "diagnosis"}),
+    ],
+)
+def test_samples(name: str, rows: int, columns: set[str]) -> None:
+    table = SAMPLES[name]()
+    assert table.num_rows == rows
+    assert columns <= set(table.column_names)
+    assert len(set(table["id"].to_pylist())) == rows
+
+
+def test_an_unknown_sample(spark: SparkSession) -> None:
+    with pytest.raises(JobError, match="Did you mean 'mnist'"):
+        open_table(spark, "sample:minst", "auto", ["pixels"])
+
+
+class TestCsv:
+    def test_columns_go_by_name(self, spark: SparkSession, tmp_path: Path) -> None:
+        path = tmp_path / "x.csv"
+        path.write_text('label,a,"b.c[d]`e"\n1,2,"x ""y"", z"\n', encoding="utf-8-sig")
+        table = open_table(spark, str(path), "auto", ["b.c[d]`e", "label"])
+        assert table.textual
+        assert collect(table) == [('x "y", z', "1", None)]
+
+    def test_a_file_with_another_header_is_refused(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        (tmp_path / "1.csv").write_text("a,b\n1,2\n")
+        (tmp_path / "2.csv").write_text("b,a\n2,1\n")
+        with pytest.raises(
+            JobError,
+            match=r"has the columns (a, b, but another file has b, a|b, a, .* a, b)\.",
+        ):
+            collect(open_table(spark, str(tmp_path), "auto", ["a", "b"]))
+
+    def test_lines_of_another_length_are_marked(self, spark: SparkSession, tmp_path: Path) -> None:
+        path = tmp_path / "x.csv.gz"
+        path.write_bytes(gzip.compress(b"a,b,c\n1,2,3\n4,5\n6,7,8,9\n"))
+        table = open_table(spark, str(path), "auto", ["a"])
+        assert collect(table) == [("1", None), ("4", "4,5"), ("6", "6,7,8,9")]
+
+    def test_a_header_that_lacks_a_column(self, spark: SparkSession, tmp_path: Path) -> None:
+        path = tmp_path / "x.csv"
+        path.write_text("Label,a\n1,2\n")
+        with pytest.raises(
+            JobError, match=r"no column 'label'; it has 2. fix: Did you mean 'Label'"
+        ):
+            open_table(spark, str(path), "csv", ["a", "label"])
+
+
+class TestJson:
+    def test_a_line_that_is_no_json_is_marked(self, spark: SparkSession, tmp_path: Path) -> None:
+        path = tmp_path / "x.jsonl"
+        path.write_text('{"b": 1, "a": [1.5]}\n{"a": [2.5], "b": 2}\n{"a": oops\n')
+        table = open_table(spark, str(path), "auto", ["a", "b"])
+        assert table.malformed is not None
+        bad = table.frame.filter(column(table.malformed).isNotNull()).collect()
+        assert [tuple(row) for row in bad] == [(None, None, '{"a": oops')]
+        good = table.frame.filter(column(table.malformed).isNull()).collect()
+        assert sorted(row["b"] for row in good) == [1, 2]
+
+
+class TestErrors:
+    @pytest.mark.parametrize("form", ["csv", "parquet", "json"])
+    def test_nothing_there(self, spark: SparkSession, form: str) -> None:
+        with pytest.raises(JobError, match=r"'/nothing/here': nothing is there"):
+            open_table(spark, "/nothing/here", form, ["a"])
+
+    def test_another_format(self, spark: SparkSession, tmp_path: Path) -> None:
+        path = tmp_path / "x.csv"
+        path.write_text("a,b\n1,2\n")
+        with pytest.raises(JobError, match="cannot be read as parquet"):
+            open_table(spark, str(path), "parquet", ["a"])
