@@ -66,7 +66,8 @@ def main() -> int:
 
 def show(name: str, times: list[tuple[float, float]]) -> float:
     """Print the medians of wall and processor times and return the latter."""
-    wall, processor = (statistics.median(column) for column in zip(*times, strict=True))
+    wall: float = statistics.median(pair[0] for pair in times)
+    processor: float = statistics.median(pair[1] for pair in times)
     print(f"{name:25} {wall:7.3f} s {processor:7.3f} s")
     return processor
 

@@ -30,12 +30,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, Asset, Param, chain
+from airflow.sdk import DAG, Asset, chain
 
 from trainyard.specs import Evaluate, Predict, Prepare, TrainHorovod
 from trainyard_airflow.operators.promote import PromoteModelOperator
 from trainyard_airflow.operators.spark_job import SparkJobOperator
-from trainyard_airflow.params import combine, param, result, trigger_params
+from trainyard_airflow.params import combine, gate_params, param, result, trigger_params
 
 MODEL = "mnist"
 
@@ -67,26 +67,7 @@ with DAG(
             epochs=20,
             learning_rate=0.05,
         ),
-        {
-            "minimum_accuracy": Param(
-                0.9,
-                type="number",
-                minimum=0,
-                maximum=1,
-                section="Gate",
-                title="Minimum accuracy",
-                description="Test accuracy below which a model never serves.",
-            ),
-            "margin": Param(
-                0.0,
-                type="number",
-                minimum=0,
-                maximum=1,
-                section="Gate",
-                title="Margin",
-                description="By how much its accuracy must exceed the champion's; a tie does not.",
-            ),
-        },
+        gate_params("accuracy", minimum=0.9),
     ),
 ):
     prepare = SparkJobOperator(
@@ -125,7 +106,8 @@ with DAG(
         task_id="promote",
         evaluation=evaluate.output,
         minimums={"accuracy": param("minimum_accuracy")},
-        margins={"accuracy": param("margin")},
+        margins={"accuracy": param("margin_accuracy")},
+        mode=param("gate_mode"),
     )
     predict = SparkJobOperator(
         task_id="predict",

@@ -83,7 +83,7 @@ def evaluate_model(spark: SparkSession, spec: Evaluate, run: Run) -> dict[str, A
         "fingerprints": {"dataset": dataset.fingerprint},
     }
     wrong = mistakes(spark, dataset, spec.split, scored, _MISTAKES)
-    pictures = draw(dataset, stored[CHALLENGER], judgements[CHALLENGER], wrong)
+    pictures = draw(dataset, spec.split, stored[CHALLENGER], judgements[CHALLENGER], wrong)
     report(spec, run, result, pictures)
     return {"outputs": {"report": join(run.directory, REPORT)}, **result}
 
@@ -114,14 +114,15 @@ def figures(judgement: Judgement) -> dict[str, dict[str, float]]:
 
 
 def draw(
-    dataset: Dataset, model: StoredModel, judgement: Judgement, wrong: list[Mistake]
+    dataset: Dataset, split: str, model: StoredModel, judgement: Judgement, wrong: list[Mistake]
 ) -> dict[str, bytes]:
     """The report's pictures by file name."""
     rows = int(judgement.confusion.sum())
     classes = dataset.classes
     accuracy = judgement.metrics["accuracy"]
     title = (
-        f"{rows} rows, accuracy {accuracy.value:.3f} ({accuracy.low:.3f} to {accuracy.high:.3f})"
+        f"{rows} rows of the {split} split\n"
+        f"accuracy {accuracy.value:.3f} ({accuracy.low:.3f} to {accuracy.high:.3f})"
     )
     pictures = {"confusion.png": plots.confusion(judgement.confusion, classes, title)}
     shape = model.meta.input_shape

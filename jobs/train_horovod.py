@@ -88,6 +88,7 @@ def work(spec: TrainHorovod, run: Run) -> dict[str, Any]:
     """The job: read, check, train, store, register."""
     dataset = Dataset.read(spec.dataset)
     check(spec, dataset)
+    tracking.experiment_id(spec.experiment)
     trained = launch(spec, dataset, run)
     model = store_model(spec, dataset, trained)
     directory = join(spec.run_dir, MODEL)
@@ -97,8 +98,9 @@ def work(spec: TrainHorovod, run: Run) -> dict[str, Any]:
         model_name=spec.model_name,
         run_dir=spec.run_dir,
         model_directory=directory,
+        model_sha256=model.weights_sha256,
         params=spec.to_mapping(),
-        tags={"trainyard.dataset": dataset.fingerprint, "trainyard.model": model.weights_sha256},
+        tags={"trainyard.dataset": dataset.fingerprint},
         history=[epoch.figures() for epoch in trained.history],
     )
     best = trained.best

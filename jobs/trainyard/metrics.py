@@ -12,7 +12,7 @@ import numpy as np
 RESAMPLES = 1000
 """Bootstrap samples behind an interval."""
 
-_CELLS = 4_000_000
+_CHUNK = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +56,17 @@ def macro(confusion: np.ndarray[Any, Any], confidence: float, seed: int = 0) -> 
         confidence: of the interval.
         seed: of the bootstrap.
     """
-    rows = int(confusion.sum())
+    labels, predictions = np.nonzero(confusion)
+    counts = confusion[labels, predictions]
+    cells = _Cells(labels=labels, predictions=predictions, classes=len(confusion))
     draws = np.random.default_rng(seed)
-    chunk = max(1, _CELLS // confusion.size)
+    rows = counts.sum()
+    chunk = max(1, _CHUNK // (len(counts) + len(confusion)))
     sizes = [min(chunk, RESAMPLES - start) for start in range(0, RESAMPLES, chunk)]
-    shares = confusion.ravel() / rows
-    drawn = [
-        _macro(draws.multinomial(rows, shares, size).reshape(size, *confusion.shape))
-        for size in sizes
-    ]
-    values = _macro(confusion[None])[:, 0]
-    samples = np.concatenate(drawn, axis=1)
+    samples = np.concatenate(
+        [cells.macro(draws.multinomial(rows, counts / rows, size)) for size in sizes], axis=1
+    )
+    values = cells.macro(counts[None])[:, 0]
     tail = (1 - confidence) / 2
     lows, highs = np.quantile(samples, [tail, 1 - tail], axis=1)
     names = ("macro_precision", "macro_recall", "macro_f1")
@@ -76,18 +76,34 @@ def macro(confusion: np.ndarray[Any, Any], confidence: float, seed: int = 0) -> 
     }
 
 
-def _macro(confusions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Precision, recall and F1 [3, n] of counts [n, label, prediction]."""
-    right = np.diagonal(confusions, axis1=1, axis2=2).astype(float)
-    labels, predictions = confusions.sum(axis=2), confusions.sum(axis=1)
-    present = labels > 0
-    precision = right / np.maximum(predictions, 1)
-    recall = right / np.maximum(labels, 1)
-    f1 = 2 * right / np.maximum(labels + predictions, 1)
-    classes = present.sum(axis=1)
-    return np.stack(
-        [(figure * present).sum(axis=1) / classes for figure in (precision, recall, f1)]
-    )
+@dataclass(frozen=True, kw_only=True)
+class _Cells:
+    """The cells of a confusion matrix that have rows."""
+
+    labels: np.ndarray[Any, Any]
+    predictions: np.ndarray[Any, Any]
+    classes: int
+
+    def macro(self, counts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Precision, recall and F1 [3, n] of counts [n, cell]."""
+        right = self._sums(counts * (self.labels == self.predictions), self.labels)
+        labelled = self._sums(counts, self.labels)
+        predicted = self._sums(counts, self.predictions)
+        present = labelled > 0
+        figures = (
+            right / np.maximum(predicted, 1),
+            right / np.maximum(labelled, 1),
+            2 * right / np.maximum(labelled + predicted, 1),
+        )
+        return np.stack([(f * present).sum(axis=1) / present.sum(axis=1) for f in figures])
+
+    def _sums(self, counts: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]) -> Any:
+        """Counts [n, class] of counts [n, cell]."""
+        order = np.argsort(classes, kind="stable")
+        present, starts = np.unique(classes[order], return_index=True)
+        sums = np.zeros((len(counts), self.classes))
+        sums[:, present] = np.add.reduceat(counts[:, order], starts, axis=1)
+        return sums
 
 
 def _z(confidence: float) -> float:

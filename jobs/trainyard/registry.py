@@ -6,6 +6,7 @@ imported where it is used, since that takes seconds; Airflow's side uses this mo
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
@@ -30,6 +31,8 @@ CHALLENGER = "challenger"
 """Alias of the version that was trained last."""
 
 TRACKING_URI = "MLFLOW_TRACKING_URI"
+
+_SQLITE = "sqlite:///"
 
 _URI = re.compile(r"models:/(?P<name>[^/@]+)(?:/(?P<version>\d+)|@(?P<alias>[^/@]+))")
 
@@ -79,16 +82,35 @@ def _client(uri: str) -> MlflowClient:
 
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    with _answering():
-        if uri.startswith("sqlite:///"):
-            Path(uri.removeprefix("sqlite:///").split("?")[0]).parent.mkdir(
-                parents=True, exist_ok=True
-            )
+    with answering(), _alone_with(uri):
         return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
+def _alone_with(uri: str) -> Iterator[None]:
+    """Keep other processes out while a SQLite database is opened, and perhaps made.
+
+    MLflow makes the tables without a lock: of two first users at once, one fails.
+    """
+    if not uri.startswith(_SQLITE):
+        yield
+        return
+    database = Path(uri.removeprefix(_SQLITE).split("?")[0])
+    try:
+        database.parent.mkdir(parents=True, exist_ok=True)
+        lock = database.with_name(f"{database.name}.lock").open("w")
+    except OSError as error:
+        raise JobError(
+            f"the model registry's directory {str(database.parent)!r} cannot be written: {error}.",
+            f"Make it writable, or change {TRACKING_URI}.",
+        ) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def answering() -> Iterator[None]:
     """Turn what MLflow raises into a `JobError`."""
     from mlflow.exceptions import MlflowException
 
@@ -107,7 +129,7 @@ def find_alias(name: str, alias: str) -> RegisteredVersion | None:
     from mlflow.exceptions import MlflowException
 
     mlflow = client()
-    with _answering():
+    with answering():
         try:
             return _version(mlflow.get_model_version_by_alias(name, alias))
         except MlflowException as error:
@@ -121,7 +143,7 @@ def find_version(name: str, version: str) -> RegisteredVersion | None:
     from mlflow.exceptions import MlflowException
 
     mlflow = client()
-    with _answering():
+    with answering():
         try:
             return _version(mlflow.get_model_version(name, version))
         except MlflowException as error:
@@ -165,7 +187,7 @@ def set_alias(name: str, alias: str, version: str) -> RegisteredVersion:
         JobError: the version is not there, or another one was read back.
     """
     wanted = resolve(f"models:/{name}/{version}")
-    with _answering():
+    with answering():
         client().set_registered_model_alias(name, alias, wanted.version)
     found = find_alias(name, alias)
     if found != wanted:
@@ -192,7 +214,7 @@ def _download(uri: str, name: str, version: str) -> str:
     from mlflow.artifacts import download_artifacts
 
     target = tempfile.mkdtemp(prefix=f"{version}-", dir=_downloads().name)
-    with _answering():
+    with answering():
         source = client().get_model_version_download_uri(name, version)
         return str(download_artifacts(artifact_uri=source, dst_path=target, tracking_uri=uri))
 
@@ -212,7 +234,7 @@ def log_report(
         JobError: the run is not there.
     """
     mlflow = client()
-    with _answering():
+    with answering():
         for name, value in metrics.items():
             mlflow.log_metric(run_id, name, value)
         mlflow.log_artifacts(run_id, str(directory), artifact_path)

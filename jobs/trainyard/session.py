@@ -27,6 +27,7 @@ def spark_session(name: str) -> Iterator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     defaults = {
+        "spark.log.level": "WARN",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -36,7 +37,6 @@ def spark_session(name: str) -> Iterator[SparkSession]:
     for key, value in defaults.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("WARN")
     with tempfile.TemporaryDirectory(prefix="trainyard-") as directory:
         session.sparkContext.addPyFile(str(_package(Path(directory))))
         try:

@@ -1,7 +1,7 @@
 """Records a training in MLflow: its run, its metrics by epoch, and the model version it made.
 
 The tracking server is the one that MLFLOW_TRACKING_URI names. A job that is retried finds what an
-earlier attempt recorded by the tags that name its run directory, and adds nothing twice.
+earlier attempt recorded by its tags, and adds nothing twice.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 RUN_DIR_TAG = "trainyard.run_dir"
 """Tag of a run and of a model version: the run directory whose job made it."""
+
+MODEL_TAG = "trainyard.model"
+"""Tag of the same: the digest of the model's weights."""
 
 _MOST_METRICS = 1000  # in one request to MLflow
 
@@ -48,47 +52,80 @@ class Tracked:
         return f"models:/{self.name}/{self.version}"
 
 
+def experiment_id(name: str) -> str:
+    """The experiment of a name, made when it is not there.
+
+    Called before the training too, so that a registry that does not answer costs no training.
+
+    Raises:
+        JobError: the registry is not named or does not answer.
+    """
+    client = registry.client()
+    with registry.answering():
+        if client.get_experiment_by_name(name) is None:
+            with _made_meanwhile():
+                client.create_experiment(name, artifact_location=_artifacts())
+        known = client.get_experiment_by_name(name)
+    assert known is not None  # noqa: S101 - it was made if it was not there
+    return str(known.experiment_id)
+
+
+def _artifacts() -> str | None:
+    """Where a new experiment keeps files; None leaves it to the tracking server."""
+    uri = os.environ[registry.TRACKING_URI]
+    if not uri.startswith("sqlite:///"):
+        return None
+    # Without a server MLflow would choose the directory that the job happens to be started in.
+    database = Path(uri.removeprefix("sqlite:///").split("?")[0]).resolve()
+    return str(database.with_name("artifacts"))
+
+
 def track(
     *,
     experiment: str,
     model_name: str,
     run_dir: str,
     model_directory: str,
+    model_sha256: str,
     params: Mapping[str, Any],
     tags: Mapping[str, str],
     history: Sequence[Mapping[str, float | None]],
 ) -> Tracked:
-    """Log a training and register its model, once for each run directory.
+    """Log a training and register its model, once for each run directory and weights.
 
     The version's files are a copy among the run's artifacts: a tracking server takes no others.
 
     Args:
         experiment: name of the experiment; it is made when it is not there.
         model_name: name of the registered model; likewise.
-        run_dir: the job's run directory, which identifies the training.
+        run_dir: the job's run directory.
         model_directory: directory of the stored model.
+        model_sha256: digest of its weights.
         params: the job's settings.
-        tags: what else to record with the run and the version, such as fingerprints.
+        tags: what else to record with the run and the version.
         history: metrics of each epoch, the first epoch's first.
+
+    Raises:
+        JobError: the registry does not answer.
     """
     client = registry.client()
-    tags = {**tags, RUN_DIR_TAG: run_dir}
-    run = _find_run(client, experiment, run_dir)
-    if run is None:
-        run = _log_run(client, experiment, model_directory, params, tags, history)
-    version = _find_version(client, model_name, run_dir)
-    if version is None:
-        version = _register(client, model_name, run, tags)
+    identity = {RUN_DIR_TAG: run_dir, MODEL_TAG: model_sha256}
+    tags = {**tags, **identity}
+    experiment = experiment_id(experiment)
+    with registry.answering():
+        run = _find_run(client, experiment, identity)
+        if run is None:
+            run = _log_run(client, experiment, model_directory, params, tags, history)
+        version = _find_version(client, model_name, identity)
+        if version is None:
+            version = _register(client, model_name, run, tags)
     made = registry.set_alias(model_name, registry.CHALLENGER, str(version.version))
     return Tracked(name=made.name, version=made.version, run_id=run.info.run_id)
 
 
-def _find_run(client: MlflowClient, experiment: str, run_dir: str) -> Run | None:
-    """The complete run of a run directory; what an interrupted attempt left is removed."""
-    known = client.get_experiment_by_name(experiment)
-    if known is None:
-        return None
-    found = client.search_runs([known.experiment_id], _made_in(run_dir))
+def _find_run(client: MlflowClient, experiment: str, identity: Mapping[str, str]) -> Run | None:
+    """The complete run of a training; what an interrupted attempt left of it is removed."""
+    found = client.search_runs([experiment], _tagged(identity))
     for run in found:
         if run.info.status != "FINISHED":
             client.delete_run(run.info.run_id)
@@ -105,7 +142,7 @@ def _log_run(
 ) -> Run:
     from mlflow.entities import Metric, Param
 
-    run = client.create_run(_experiment(client, experiment), tags=dict(tags))
+    run = client.create_run(experiment, tags=dict(tags))
     now = int(time.time() * 1000)
     metrics = [
         Metric(name, value, now, step)
@@ -124,34 +161,31 @@ def _log_run(
     return run
 
 
-def _experiment(client: MlflowClient, name: str) -> str:
-    known = client.get_experiment_by_name(name)
-    if known is not None:
-        return str(known.experiment_id)
-    database = os.environ[registry.TRACKING_URI]
-    # Without a server MLflow would put artifacts into whatever directory the job was started in.
-    beside = database.startswith("sqlite:///")
-    location = f"{Path(database.removeprefix('sqlite:///')).resolve().parent}/artifacts"
-    return str(client.create_experiment(name, artifact_location=location if beside else None))
-
-
-def _find_version(client: MlflowClient, name: str, run_dir: str) -> ModelVersion | None:
-    found = client.search_model_versions(f"name = '{name}' and {_made_in(run_dir)}")
+def _find_version(
+    client: MlflowClient, name: str, identity: Mapping[str, str]
+) -> ModelVersion | None:
+    found = client.search_model_versions(f"name = '{name}' and {_tagged(identity)}")
     return found[0] if found else None
 
 
 def _register(client: MlflowClient, name: str, run: Run, tags: Mapping[str, str]) -> ModelVersion:
+    with _made_meanwhile():
+        client.create_registered_model(name)
+    source = f"{run.info.artifact_uri}/{MODEL}"
+    return client.create_model_version(name, source, run.info.run_id, tags=dict(tags))
+
+
+@contextmanager
+def _made_meanwhile() -> Iterator[None]:
+    """Let what is to be made be there already: another run may have made it just now."""
     from mlflow.exceptions import MlflowException
 
     try:
-        client.create_registered_model(name)
+        yield
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    return client.create_model_version(
-        name, f"{run.info.artifact_uri}/{MODEL}", run.info.run_id, tags=dict(tags)
-    )
 
 
-def _made_in(run_dir: str) -> str:
-    return f'tags.`{RUN_DIR_TAG}` = "{run_dir}"'
+def _tagged(tags: Mapping[str, str]) -> str:
+    return " and ".join(f'tags.`{name}` = "{value}"' for name, value in tags.items())

@@ -1,7 +1,7 @@
 """Decides whether a model may serve: rules on its metrics, alone and against the champion's.
 
 Both models must have been scored on the same rows; `judge` takes the result of the evaluate job,
-which does that. Only the standard library is used here.
+which does that. Nothing here needs Airflow.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from trainyard.errors import JobError
 
 MODES = ("enforce", "dry_run")
 """`dry_run` judges and reports, and promotes nothing."""
@@ -67,7 +69,7 @@ def judge(
             margin of 0 it must still be better: a tie keeps the champion.
 
     Raises:
-        ValueError: there is no rule, or a bound is no finite number, or a margin is negative.
+        JobError: there is no rule, or a bound is no finite number, or a margin is negative.
     """
     _check_bounds(minimums, margins)
     metrics, champion = evaluation["metrics"], evaluation["champion"]
@@ -150,13 +152,13 @@ def _value(metrics: Mapping[str, Any], name: str) -> float | None:
 
 def _check_bounds(minimums: Mapping[str, float], margins: Mapping[str, float]) -> None:
     if not minimums and not margins:
-        raise ValueError("the gate has no rule: give a minimum or a margin")
+        raise JobError("the gate has no rule.", "Give it a minimum or a margin.")
     for name, bound in [*minimums.items(), *margins.items()]:
         if not math.isfinite(bound):
-            raise ValueError(f"the gate's bound for {name!r} is {bound}: it is no finite number")
+            raise JobError(f"the gate's bound for {name!r} is {bound}.", "Give a finite number.")
     for name, margin in margins.items():
         if margin < 0:
-            raise ValueError(f"the gate's margin for {name!r} is {margin}: it must be 0 or more")
+            raise JobError(f"the gate's margin for {name!r} is {margin}.", "Give 0 or more.")
 
 
 def _text(value: float | None) -> str:

@@ -44,6 +44,11 @@ def secrets_in(text: str) -> list[str]:
     return [text[start:end].strip("'\"") for start, end in _secret_spans(text)]
 
 
+def secrets_of(name: str, value: str) -> list[str]:
+    """The secrets in a named value: all of it, where the name says so."""
+    return [value] if is_secret(name) else secrets_in(value)
+
+
 def mask_command(argv: Sequence[str]) -> str:
     """A command line that can be logged; the value after a secret flag is hidden too."""
     return " ".join(_masked(argv))

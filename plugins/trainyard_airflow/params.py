@@ -20,6 +20,7 @@ from airflow.sdk import Param
 
 from trainyard.contract import Contract, Field
 from trainyard.errors import SettingError, nearest
+from trainyard_airflow.gate import MODES
 
 _JSON_TYPES = {
     str: "string",
@@ -78,6 +79,34 @@ def combine(*forms: Mapping[str, Param]) -> dict[str, Param]:
     return combined
 
 
+def gate_params(metric: str, *, minimum: float, margin: float = 0.0) -> dict[str, Param]:
+    """Fields of the form for the gate: `minimum_METRIC`, `margin_METRIC` and `gate_mode`."""
+    bounds = {
+        f"minimum_{metric}": (minimum, f"The worst {metric} with which a model may serve."),
+        f"margin_{metric}": (margin, f"By how much its {metric} must beat the champion's."),
+    }
+    form = {
+        name: Param(
+            value,
+            type="number",
+            minimum=0,
+            title=_title(name),
+            section="Gate",
+            description=description,
+        )
+        for name, (value, description) in bounds.items()
+    }
+    form["gate_mode"] = Param(
+        MODES[0],
+        type="string",
+        enum=list(MODES),
+        title=_title("gate_mode"),
+        section="Gate",
+        description="Whether the verdict counts; a dry run promotes nothing.",
+    )
+    return form
+
+
 def param(name: str) -> Any:
     """The template that a field of the trigger form is read with."""
     return f"{{{{ params.{name} }}}}"
@@ -99,10 +128,14 @@ def _param(field: Field, default: Any) -> Param:
     return Param(
         list(value) if isinstance(value, tuple) else value,
         description=field.setting.help,
-        title=field.name.replace("_", " ").capitalize(),
+        title=_title(field.name),
         section=field.setting.section,
         **_schema(field),
     )
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ").capitalize()
 
 
 def _schema(field: Field) -> dict[str, Any]:

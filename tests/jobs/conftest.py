@@ -25,4 +25,6 @@ def spark() -> Iterator[SparkSession]:
 
     SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     with spark_session("tests") as session:
+        # As spark-submit --py-files does for a user's own network.
+        session.sparkContext.addPyFile(str(Path(__file__).with_name("tiny_models.py")))
         yield session

@@ -18,8 +18,13 @@ from trainyard.errors import SettingError
 from trainyard.optimizers import OPTIMIZER_PARAMS
 from trainyard.specs import JOBS, Evaluate, Predict, Prepare, RunDirectory, TrainHorovod
 
-TRAIN = {"run_dir": "/r", "dataset": "/d", "model_name": "m"}
-PREPARE = {"run_dir": "/r", "source": "sample:mnist", "features": ["pixels"], "label": "digit"}
+TRAIN: dict[str, Any] = {"run_dir": "/r", "dataset": "/d", "model_name": "m"}
+PREPARE: dict[str, Any] = {
+    "run_dir": "/r",
+    "source": "sample:mnist",
+    "features": ["pixels"],
+    "label": "digit",
+}
 
 texts = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0\n{"), min_size=1
@@ -63,7 +68,7 @@ def values(field: Field) -> st.SearchStrategy[Any]:
     if field.name in SPECIAL:
         return SPECIAL[field.name]
     if field.kind is tuple:
-        items = st.lists(scalars(field, field.item), max_size=4).map(tuple)
+        items: st.SearchStrategy[Any] = st.lists(scalars(field, field.item), max_size=4).map(tuple)
     elif field.kind is dict:
         items = st.dictionaries(texts, plain, max_size=3)
     else:
@@ -144,7 +149,9 @@ def test_every_required_setting_is_asked_for(job: type[RunDirectory]) -> None:
 
 
 def test_templates_pass_unchecked_and_are_checked_once_rendered() -> None:
-    spec = TrainHorovod(**{**TRAIN, "epochs": "{{ params.epochs }}", "input_shape": ["{{ x }}"]})
+    spec = TrainHorovod.from_mapping(
+        {**TRAIN, "epochs": "{{ params.epochs }}", "input_shape": ["{{ x }}"]}
+    )
     assert spec.templated
     with pytest.raises(SettingError, match="not rendered"):
         spec.argv()
@@ -155,7 +162,7 @@ def test_templates_pass_unchecked_and_are_checked_once_rendered() -> None:
 
 
 def test_settings_that_contradict_each_other_are_checked_once_rendered() -> None:
-    spec = Prepare(**PREPARE, validation_fraction=0.5, test_fraction="{{ x }}")
+    spec = Prepare.from_mapping({**PREPARE, "validation_fraction": 0.5, "test_fraction": "{{ x }}"})
     with pytest.raises(SettingError, match="leaves no rows to train on"):
         Prepare.from_mapping(spec.to_mapping() | {"test_fraction": "0.5"})
 
@@ -177,32 +184,32 @@ def test_a_misspelt_name_is_refused() -> None:
     ("text", "value"), [("true", True), ("False", False), (True, True), ("false", False)]
 )
 def test_booleans_are_read_as_people_write_them(text: object, value: bool) -> None:
-    assert TrainHorovod(**{**TRAIN, "streaming": text}).streaming is value
+    assert TrainHorovod.from_mapping({**TRAIN, "streaming": text}).streaming is value
 
 
 @pytest.mark.parametrize("text", ["yes", 1, 0, "1", None, ""])
 def test_what_is_no_boolean_is_refused(text: object) -> None:
     with pytest.raises(SettingError, match="true or false"):
-        TrainHorovod(**{**TRAIN, "streaming": text})
+        TrainHorovod.from_mapping({**TRAIN, "streaming": text})
 
 
 @pytest.mark.parametrize(
     "text", ["1, 28,28", "[1, 28, 28]", "(1, 28, 28)", [1, 28, 28], ["1", 28, 28.0]]
 )
 def test_lists_are_read_as_people_write_them(text: object) -> None:
-    assert TrainHorovod(**{**TRAIN, "input_shape": text}).input_shape == (1, 28, 28)
+    assert TrainHorovod.from_mapping({**TRAIN, "input_shape": text}).input_shape == (1, 28, 28)
 
 
 @pytest.mark.parametrize("value", ["3.5", 3.5, "x", None, True, float("nan"), float("inf"), []])
 def test_what_is_no_whole_number_is_refused(value: object) -> None:
     with pytest.raises(SettingError, match="'epochs'"):
-        TrainHorovod(**{**TRAIN, "epochs": value})
+        TrainHorovod.from_mapping({**TRAIN, "epochs": value})
 
 
 @pytest.mark.parametrize("value", ["nan", math.inf, "-inf", "1e999"])
 def test_what_is_no_finite_number_is_refused(value: object) -> None:
     with pytest.raises(SettingError, match="'learning_rate'"):
-        TrainHorovod(**{**TRAIN, "learning_rate": value})
+        TrainHorovod.from_mapping({**TRAIN, "learning_rate": value})
 
 
 def test_columns_have_one_role() -> None:
@@ -245,7 +252,7 @@ def test_the_optimizers_parameters_are_torchs() -> None:
 )
 def test_a_wrong_optimizer_parameter_is_refused(params: dict[str, object], problem: str) -> None:
     with pytest.raises(SettingError, match=problem):
-        TrainHorovod(**{**TRAIN, "optimizer_params": params})
+        TrainHorovod.from_mapping({**TRAIN, "optimizer_params": params})
 
 
 def test_the_contract_imports_the_standard_library_alone() -> None:

@@ -118,7 +118,7 @@ class TestNames:
             "run_id": "manual__2026-11-29T21:55:49+00:00",
             "task_id": "train",
         }
-        others = [
+        others: list[dict[str, Any]] = [
             {"dag_id": "e"},
             {"run_id": "manual__2026-11-29T21_55_49+00_00"},
             {"task_id": "group.train"},

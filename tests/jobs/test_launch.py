@@ -8,10 +8,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import psutil
 import pytest
 from made_datasets import some_digits, write_dataset
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+SOON = 60
+"""Seconds in which a launch that fails has ended, on a machine that does much else."""
+
 
 def settings_of(run_dir: Path, **changed: Any) -> LaunchSettings:
     given = {"cycle_time_ms": 1.0, "start_timeout": 60, "stall_timeout": 60, **changed}
@@ -36,6 +40,20 @@ def settings_of(run_dir: Path, **changed: Any) -> LaunchSettings:
 @pytest.fixture
 def launcher(spark: SparkSession, tmp_path: Path) -> BarrierLauncher:
     return BarrierLauncher(spark.sparkContext, settings_of(tmp_path))
+
+
+@pytest.fixture
+def pids(tmp_path: Path) -> Path:
+    """A directory in which ranks leave their process numbers."""
+    (tmp_path / "pids").mkdir()
+    return tmp_path / "pids"
+
+
+def left(pids: Path) -> list[str]:
+    """The ranks that still run, of two that have run."""
+    numbers = [path.name for path in pids.iterdir()]
+    assert len(numbers) == 2
+    return [number for number in numbers if psutil.pid_exists(int(number))]
 
 
 def ranks_of(launcher: BarrierLauncher, ranks: int) -> list[dict[str, Any]]:
@@ -84,7 +102,7 @@ def test_missing_slots_are_an_error_at_once(launcher: BarrierLauncher) -> None:
     began = time.monotonic()
     with pytest.raises(SettingError) as caught:
         ranks_of(launcher, 3)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     assert caught.value.name == "ranks"
     assert "'ranks' is 3" in caught.value.cause
     assert "2 slots" in caught.value.cause
@@ -95,23 +113,36 @@ def test_slots_that_others_hold_end_in_the_start_timeout(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     context = spark.sparkContext
-    hold = threading.Thread(target=_hold, args=(context,))
+    held = tmp_path / "held"
+    hold = threading.Thread(target=_hold, args=(context, str(held)))
     hold.start()
+    wait_until(held.exists)
     launcher = BarrierLauncher(context, settings_of(tmp_path, start_timeout=3))
-    began = time.monotonic()
-    with pytest.raises(SettingError) as caught:
-        ranks_of(launcher, 2)
-    assert time.monotonic() - began < 8
+    try:
+        with pytest.raises(SettingError) as caught:
+            ranks_of(launcher, 2)
+    finally:
+        context.cancelJobsWithTag("hold")
+        hold.join()
     assert caught.value.name == "start_timeout"
     assert "0 of 2 ranks had a slot" in caught.value.cause
-    context.cancelJobsWithTag("hold")
-    hold.join()
 
 
-def _hold(context: SparkContext) -> None:
+def _hold(context: SparkContext, held: str) -> None:
+    def task(_: int) -> None:
+        Path(held).touch()
+        time.sleep(60)
+
     with contextlib.suppress(Exception):
         context.addJobTag("hold")
-        context.range(1, numSlices=1).map(lambda _: time.sleep(30)).collect()
+        context.range(1, numSlices=1).map(task).collect()
+
+
+def wait_until(reached: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
 
 
 def test_dynamic_allocation_is_refused(
@@ -123,11 +154,14 @@ def test_dynamic_allocation_is_refused(
         ranks_of(launcher, 1)
 
 
-def test_an_error_on_one_rank_is_the_drivers(launcher: BarrierLauncher, tmp_path: Path) -> None:
+def test_an_error_on_one_rank_is_the_drivers(
+    launcher: BarrierLauncher, tmp_path: Path, pids: Path
+) -> None:
     def fn() -> None:
         import horovod.torch as hvd
         import torch
 
+        (pids / str(os.getpid())).touch()
         if hvd.rank() == 1:
             raise ValueError("the sky fell on rank 1")
         hvd.allreduce(torch.ones(1))
@@ -135,13 +169,13 @@ def test_an_error_on_one_rank_is_the_drivers(launcher: BarrierLauncher, tmp_path
     began = time.monotonic()
     with pytest.raises(JobError) as caught:
         launcher.run(fn, 2)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < SOON
     assert "rank1" in caught.value.cause
     assert "ValueError: the sky fell on rank 1" in caught.value.cause
     assert "in fn" in "".join(caught.value.__notes__)
     [first, *_] = rundir.read_deaths(str(tmp_path), claim=1)
     assert first["worker"] == "launch1-rank1"
-    assert_no_rank_is_left()
+    wait_until(lambda: not left(pids))
 
 
 def test_a_ranks_cause_and_fix_survive(launcher: BarrierLauncher) -> None:
@@ -170,12 +204,13 @@ class _OnlyHere:
 
 
 def test_a_killed_rank_is_named_and_the_stage_runs_again(
-    launcher: BarrierLauncher, tmp_path: Path
+    launcher: BarrierLauncher, pids: Path
 ) -> None:
     def fn() -> None:
         import horovod.torch as hvd
         import torch
 
+        (pids / str(os.getpid())).touch()
         for step in range(10_000):
             if step == 50 and hvd.rank() == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -184,49 +219,36 @@ def test_a_killed_rank_is_named_and_the_stage_runs_again(
     began = time.monotonic()
     with pytest.raises(JobError) as caught:
         launcher.run(fn, 2)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < SOON
     assert caught.value.cause.startswith("rank 1 (process ")
     assert "was killed" in caught.value.cause
     assert "memory" in caught.value.fix
     assert [answer["total"] for answer in ranks_of(launcher, 2)] == [3.0, 3.0]
-    assert_no_rank_is_left()
+    wait_until(lambda: not left(pids))
 
 
-def test_a_rank_that_stops_answering_ends_the_others(spark: SparkSession, tmp_path: Path) -> None:
-    launcher = BarrierLauncher(spark.sparkContext, settings_of(tmp_path, stall_timeout=10))
+def test_a_rank_that_stops_answering_ends_the_others(
+    spark: SparkSession, tmp_path: Path, pids: Path
+) -> None:
+    launcher = BarrierLauncher(spark.sparkContext, settings_of(tmp_path, stall_timeout=4))
 
     def fn() -> None:
         import horovod.torch as hvd
         import torch
 
+        from trainyard.horovod.collective import sum_over_ranks
+
+        (pids / str(os.getpid())).touch()
         if hvd.rank() == 1:
             time.sleep(60)
-        hvd.allreduce(torch.ones(10), name="step")
+        sum_over_ranks(torch.ones(10), "step", timeout=4)
 
     began = time.monotonic()
     with pytest.raises(JobError) as caught:
         launcher.run(fn, 2)
-    assert time.monotonic() - began < 45
-    assert "rank 1 of 2 did not answer for stall_timeout = 10 seconds" in caught.value.cause
-    assert_no_rank_is_left()
-
-
-def assert_no_rank_is_left() -> None:
-    """Wait until no Python worker of Spark is busy with a rank."""
-    deadline = time.monotonic() + 15
-    while left := list(busy_workers()):
-        assert time.monotonic() < deadline, f"still running: {left}"
-        time.sleep(0.2)
-
-
-def busy_workers() -> Iterator[psutil.Process]:
-    """Spark's Python workers that have Horovod's library loaded and are not waiting for work."""
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if "pyspark.daemon" in " ".join(process.cmdline()) and process.num_threads() > 3:
-                yield process
-        except psutil.NoSuchProcess:
-            continue
+    assert time.monotonic() - began < SOON
+    assert "rank 1 of 2 did not answer for stall_timeout = 4 seconds" in caught.value.cause
+    wait_until(lambda: not left(pids))
 
 
 def test_two_ranks_take_the_step_of_all_rows(launcher: BarrierLauncher, tmp_path: Path) -> None:
@@ -238,8 +260,8 @@ def test_two_ranks_take_the_step_of_all_rows(launcher: BarrierLauncher, tmp_path
     from trainyard.horovod.loader import Loader, Plan, concatenate
     from trainyard.horovod.train import train
 
-    features, labels = digits()["train"]
-    features = features / 255
+    features, labels = some_digits(0, 206)
+    features = features / np.float32(255)
     splits = {
         "train": (features[:203], labels[:203]),
         "validation": (features[203:], labels[203:]),
@@ -270,14 +292,15 @@ def test_two_ranks_take_the_step_of_all_rows(launcher: BarrierLauncher, tmp_path
             batch = concatenate(parts)
             plain.zero_grad()
             loss = F.cross_entropy(network(batch.features), batch.labels)
-            loss.backward()
+            torch.autograd.backward(loss)
             plain.step()
             seen += loss.item() * len(batch)
         assert first.history[epoch - 1].loss == pytest.approx(seen / 203, rel=1e-5)
         with torch.inference_mode():
             scores = network(torch.from_numpy(features[203:]))
-        loss = F.cross_entropy(scores, torch.from_numpy(labels[203:])).item()
-        assert first.history[epoch - 1].validation_loss == pytest.approx(loss, rel=1e-5)
+            judged = F.cross_entropy(scores, torch.from_numpy(labels[203:])).item()
+        assert first.history[epoch - 1].validation_loss == pytest.approx(judged, rel=1e-5)
+    assert first.state is not None
     for name, value in network.state_dict().items():
         assert torch.allclose(first.state[name], value, atol=1e-6)
     assert second.state is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import pickle
 import uuid
@@ -83,8 +84,6 @@ class TestRefused:
         meta = json.loads((Path(store_linear(tmp_path, dataset, WEIGHT)) / META).read_text())
         planted = pickle.dumps(_Explodes())
         (tmp_path / WEIGHTS).write_bytes(planted)
-        import hashlib
-
         meta["weights_sha256"] = hashlib.sha256(planted).hexdigest()
         (tmp_path / META).write_text(json.dumps(meta))
         with pytest.raises(JobError, match="do not fit"):
@@ -118,7 +117,7 @@ class TestRefused:
     def test_weights_that_are_not_finite(
         self, tmp_path: Path, dataset: Dataset, value: float
     ) -> None:
-        with pytest.raises(JobError, match="'layer.weight' holds NaN or infinite"):
+        with pytest.raises(JobError, match=r"'layer\.weight' holds NaN or infinite"):
             store_linear(tmp_path, dataset, torch.full((3, 2), value))
         assert not (tmp_path / META).exists()
 

@@ -253,7 +253,7 @@ class TestFeatures:
             "decimal": pa.array(np.arange(ROWS)).cast(pa.decimal128(22, 2)),
             "tiny": pa.array((np.arange(ROWS) % 100).astype(np.int8)),
         }
-        dataset, _ = prepared(spark, tmp_path, table(**columns), features=tuple(columns))
+        dataset, _ = prepared(spark, tmp_path, table(ROWS, **columns), features=tuple(columns))
         row = rows_of(dataset, "train").to_pylist()[0]
         assert row["features"] == [float(c[int(row["key"])].as_py()) for c in columns.values()]
 
@@ -291,7 +291,7 @@ class TestFeatures:
 
     def test_names_with_dots_and_brackets(self, spark: SparkSession, tmp_path: Path) -> None:
         names = ("age[years]", "a.b", "c`d", "<e>")
-        source = table(**{name: np.full(ROWS, float(i)) for i, name in enumerate(names)})
+        source = table(ROWS, **{name: np.full(ROWS, float(i)) for i, name in enumerate(names)})
         dataset, _ = prepared(spark, tmp_path, source, features=names)
         assert dataset.features == names
         assert rows_of(dataset, "train").to_pylist()[0]["features"] == [0, 1, 2, 3]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainyard.errors import JobError
 from trainyard_airflow.gate import Rule, judge, table
 
 numbers = st.floats(0, 1)
@@ -101,7 +102,7 @@ def test_without_a_champion_only_the_minimums_count() -> None:
 def test_a_gate_without_a_clear_rule_is_refused(
     minimums: dict[str, float], margins: dict[str, float]
 ) -> None:
-    with pytest.raises(ValueError, match="gate"):
+    with pytest.raises(JobError, match="gate"):
         judge(evaluation({"accuracy": 1.0}), minimums, margins)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Asset
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from trainyard import registry
 from trainyard_airflow.operators.promote import PromoteModelOperator
@@ -43,11 +43,15 @@ class Versions:
         if champion is not None:
             judged = {"name": self.name, "version": champion[0], "metrics": metrics(champion[1])}
         return {
-            "model": {"name": self.name, "version": version},
+            "model": model(self.name, version),
             "metrics": metrics(accuracy),
             "champion": judged,
             "rows": {"test": 1000},
         }
+
+
+def model(name: str, version: str) -> dict[str, str]:
+    return {"name": name, "version": version, "uri": f"models:/{name}/{version}"}
 
 
 def metrics(accuracy: float | None) -> dict[str, Any]:
@@ -168,6 +172,7 @@ def test_a_dry_run_without_a_champion_says_that_nothing_serves(
     ("arguments", "message"),
     [
         ({"mode": "dryrun"}, "Did you mean 'dry_run'"),
+        ({"margins": {"accuracy": -0.1}}, "margin for 'accuracy' is -0.1"),
         ({"minimums": {"accuracy": "high"}}, "minimum for 'accuracy' is 'high'"),
     ],
 )
@@ -183,6 +188,17 @@ def test_a_version_that_is_not_registered_is_refused(
     versions: Versions, context: MakeContext
 ) -> None:
     versions()
-    with pytest.raises(AirflowFailException, match="no such version"):
+    with pytest.raises(AirflowException, match="no such version"):
         promote(versions.evaluation("7", 0.97)).execute(context())
     assert versions.champion() is None
+
+
+def test_a_registry_that_does_not_answer_is_asked_again_by_a_retry(
+    versions: Versions, context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = versions.evaluation(versions(), 0.97)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(AirflowException, match="the model registry answers") as raised:
+        promote(judged).execute(context())
+    assert not isinstance(raised.value, AirflowFailException)

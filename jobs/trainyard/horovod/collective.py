@@ -1,6 +1,4 @@
-"""Horovod's collectives with a time limit: with Gloo, Horovod 0.28 itself waits forever for a rank
-that lives and does not answer.
-"""
+"""Horovod's sum over ranks, with a limit to the wait for the others."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ import horovod.torch as hvd
 from torch import Tensor
 
 POLL_SECONDS = 0.0002
+"""How often to look whether a collective is over."""
 
 
 class StallError(Exception):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainyard.errors import JobError
-from trainyard.horovod.rank import COLLECTIVE_ERROR, LaunchSettings
+from trainyard.horovod.rank import COLLECTIVE_ERRORS, LaunchSettings
 
 
 def explain(
@@ -27,7 +27,7 @@ def explain(
         settings: the launch's.
     """
     for death in deaths:
-        if death["error"] != COLLECTIVE_ERROR:
+        if death["error"] not in COLLECTIVE_ERRORS:
             return _own_error(death)
     crash = re.search(r"ResultTask\(\d+, (\d+)\)", str(error))
     crashed = [r for r, report in reports.items() if crash and report["partition"] == int(crash[1])]

@@ -20,8 +20,8 @@ from trainyard.errors import JobError
 REPORTS = "trainyard"
 """Scope of the rendezvous server in which ranks tell the driver that they run."""
 
-COLLECTIVE_ERROR = "HorovodInternalError"
-"""What Horovod raises on every other rank when one is gone."""
+COLLECTIVE_ERRORS = ("HorovodInternalError", "StallError")
+"""What is raised on every other rank when one is gone or does not answer."""
 
 PATIENCE_SECONDS = 10.0
 """How long a rank whose collective broke lets the rank that broke it be heard first."""
@@ -74,7 +74,7 @@ class Rank:
             result = self._call(pickled, slot, partition)
         except BaseException as error:
             self._write_death(slot.rank, error)
-            if type(error).__name__ == COLLECTIVE_ERROR:
+            if type(error).__name__ in COLLECTIVE_ERRORS:
                 # Another rank died. Spark reports the first task that fails: let it be that one.
                 time.sleep(PATIENCE_SECONDS)
             raise
@@ -145,10 +145,10 @@ def assign(hosts: Sequence[str]) -> list[Any]:
 
 def tuning(settings: LaunchSettings) -> dict[str, str]:
     """Environment variables that hold however a rank was started."""
+    # Horovod's own stall check does nothing with Gloo, whose controller leaves its list of ranks
+    # empty in 0.28.1: `collective` bounds the wait for a rank that lives, Gloo for one that froze.
     return {
         "HOROVOD_CYCLE_TIME": str(settings.cycle_time_ms),
-        "HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(5, settings.stall_timeout // 4)),
-        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(settings.stall_timeout),
         "HOROVOD_GLOO_TIMEOUT_SECONDS": str(settings.stall_timeout),
         "OMP_NUM_THREADS": "1",
     }

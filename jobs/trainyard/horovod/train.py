@@ -20,6 +20,7 @@ from trainyard import networks
 from trainyard.dataset import Dataset
 from trainyard.errors import JobError
 from trainyard.horovod import checkpoints, optimizer
+from trainyard.horovod.collective import sum_over_ranks
 from trainyard.horovod.loader import Loader, Plan, Rows
 from trainyard.rundir import EventWriter
 from trainyard.specs import TrainHorovod
@@ -197,9 +198,8 @@ class _Training:
         buffers = dict(self.network.named_buffers())
         hvd.broadcast_parameters(buffers, root_rank=0)
         sums = torch.cat([sums, self._validate()])
-        loss, right, validation_loss, validation_right = hvd.allreduce(
-            sums, op=hvd.Sum, name="sums"
-        ).tolist()
+        sums = sum_over_ranks(sums, "sums", self.spec.stall_timeout)
+        loss, right, validation_loss, validation_right = sums.tolist()
         rows, validation_rows = self.plan.rows, self.validation_plan.rows
         if not math.isfinite(validation_loss):
             raise self._not_finite("validation loss", validation_loss, f"after epoch {number}")
@@ -225,7 +225,7 @@ class _Training:
                 torch.autograd.backward(loss / total)
                 self.gradients.loss.copy_(loss.detach() / total)
                 sums += torch.stack([loss.detach(), right])
-            mean = self.gradients.sum_over_ranks()
+            mean = self.gradients.sum_over_ranks(self.spec.stall_timeout)
             if not math.isfinite(mean):
                 where = f"in epoch {number}, step {step} of {len(totals)}"
                 raise self._not_finite("training loss", mean, where)
@@ -282,9 +282,9 @@ class _Gradients:
         """Forget the last step's."""
         self._flat.zero_()
 
-    def sum_over_ranks(self) -> float:
+    def sum_over_ranks(self, timeout: float) -> float:
         """Add up the gradients of all ranks; return the sum of their losses."""
-        hvd.allreduce_(self._flat, op=hvd.Sum, name="gradients")
+        sum_over_ranks(self._flat, "gradients", timeout)
         return self.loss.item()
 
 

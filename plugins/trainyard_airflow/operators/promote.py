@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from airflow.sdk import Asset, BaseOperator, Context
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from trainyard import registry
 from trainyard.errors import JobError, nearest
@@ -54,43 +54,53 @@ class PromoteModelOperator(BaseOperator):
         """Judge, promote, and say which model serves.
 
         Raises:
-            AirflowFailException: no model can serve: there is no champion and this one is rejected.
+            AirflowFailException: the gate cannot be as it is set, or no model can serve: there is
+                no champion and this one is rejected.
+            AirflowException: the registry does not do what it should; a retry may find it well.
         """
         try:
-            decision = self._decide()
+            verdict = self._judge()
+            os.environ["MLFLOW_TRACKING_URI"] = settings.tracking_uri()
         except JobError as error:
             raise AirflowFailException(str(error)) from None
+        try:
+            decision = self._apply(verdict)
+        except JobError as error:
+            raise AirflowException(str(error)) from None
         self.log.info("%s", decision["summary"])
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra.update(_event(decision))
         return decision
 
-    def _decide(self) -> dict[str, Any]:
+    def _judge(self) -> gate.Verdict:
         if self.mode not in gate.MODES:
             raise JobError(f"the gate's mode is {self.mode!r}.", nearest(self.mode, gate.MODES))
-        os.environ["MLFLOW_TRACKING_URI"] = settings.tracking_uri()
-        challenger = self.evaluation["model"]
-        name, version = challenger["name"], str(challenger["version"])
         verdict = gate.judge(
             self.evaluation, _numbers("minimum", self.minimums), _numbers("margin", self.margins)
         )
-        self.log.info("The gate on %s version %s:\n%s", name, version, gate.table(verdict.rules))
-        judged_against = self.evaluation["champion"]
+        uri = self.evaluation["model"]["uri"]
+        self.log.info("The gate on %s:\n%s", uri, gate.table(verdict.rules))
+        return verdict
+
+    def _apply(self, verdict: gate.Verdict) -> dict[str, Any]:
+        """Let the verdict come true, if the champion is still the one it was reached against."""
+        model, rival = self.evaluation["model"], self.evaluation["champion"]
+        name, version = model["name"], str(model["version"])
+        against = str(rival["version"]) if rival else None
         champion = registry.find_alias(name, registry.CHAMPION)
         serving = champion.version if champion else None
         promoted, reason = verdict.passed, verdict.reason
         if serving == version:
             # An earlier try of this task set the alias and was lost before it could say so.
             promoted = True
-        elif serving != (judged_against and str(judged_against["version"])):
-            promoted = False
-            reason = f"the champion changed while it was judged against {_named(judged_against)}"
-        if promoted and self.mode == "enforce" and serving != version:
-            registry.promote(name, version)
-            serving = version
+        elif serving != against:
+            judged = f"version {against}" if against else "no model"
+            promoted, reason = False, f"the champion changed while it was judged against {judged}"
+        elif promoted and self.mode == "enforce":
+            serving = registry.promote(name, version).version
         if serving is None:
-            raise _nothing_serves(name, version, reason, self.mode)
+            raise AirflowFailException(str(_nothing_serves(name, version, reason, self.mode)))
         return {
             "promoted": serving == version,
             "champion": _model(name, serving),
@@ -136,10 +146,6 @@ def _numbers(kind: str, bounds: Mapping[str, Any]) -> dict[str, float]:
 
 def _model(name: str, version: str) -> dict[str, str]:
     return {"name": name, "version": version, "uri": f"models:/{name}/{version}"}
-
-
-def _named(champion: Mapping[str, Any] | None) -> str:
-    return "no model" if champion is None else f"version {champion['version']}"
 
 
 def _event(decision: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,12 +15,13 @@ from airflow.sdk.log import mask_secret
 from trainyard import rundir
 from trainyard.claims import claim_lives, last_claim
 from trainyard.errors import JobError
-from trainyard.job import EXIT_REFUSED
 from trainyard.layout import run_directory
 from trainyard.specs import RunDirectory
 from trainyard_airflow import masking, preflight, processes, settings
 from trainyard_airflow.connection import SparkMaster, resolve
 from trainyard_airflow.hook import ClientHook
+from trainyard_airflow.outcome import Ended, outcome
+from trainyard_airflow.private_conf import private_conf
 from trainyard_airflow.progress import ProgressFollower
 
 _NOT_FOR_JOBS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW")
@@ -73,7 +72,7 @@ class SparkJobOperator(SparkSubmitOperator):
             earlier_claim = self._end_earlier_attempt(job.run_dir)
             result = self._earlier_result(job) or self._run(job, earlier_claim)
         except JobError as error:
-            raise AirflowFailException(str(error)) from None
+            raise AirflowFailException(masking.mask(str(error))) from None
         finished = {"run_dir": job.run_dir, **result}
         del finished["settings"]
         for outlet in self.outlets:
@@ -148,12 +147,12 @@ class SparkJobOperator(SparkSubmitOperator):
         self.conf = {**_QUIET, **(self.conf or {})}
         self._spark_binary = submitter.spark_submit
         self.application_args = job.argv()
-        with tempfile.TemporaryDirectory(prefix="trainyard-") as private:
-            self._hide_secrets(Path(private), environment)
+        with private_conf(self.conf, self.properties_file, environment) as (conf, properties_file):
+            self.conf, self.properties_file = conf, properties_file
             ended = self._submit(str(application), job, environment)
-        return _outcome(job, ended, earlier_claim)
+        return outcome(job, ended, earlier_claim)
 
-    def _submit(self, application: str, job: RunDirectory, environment: dict[str, str]) -> _Ended:
+    def _submit(self, application: str, job: RunDirectory, environment: dict[str, str]) -> Ended:
         # Not by the hook's env_vars: on YARN and Kubernetes it puts them into the command line.
         self.env_vars = None
         hook = ClientHook.adopt(self._get_hook())
@@ -177,15 +176,13 @@ class SparkJobOperator(SparkSubmitOperator):
             processes.end_submission(job.run_dir)
         if self._is_killed:
             raise AirflowException(f"The task was killed, and {job.job} with it.")
-        return _Ended(code=code, cause=hook.cause, last_line=hook.last_line)
+        return Ended(code=code, cause=hook.cause, last_line=hook.last_line)
 
     def _environment(self, job: RunDirectory, jobs_folder: Path) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_FOR_JOBS)}
         environment = inherited | {k: str(v) for k, v in (self.env_vars or {}).items()}
         for name, value in environment.items():
-            if masking.is_secret(name):
-                mask_secret(value)
-            for secret in masking.secrets_in(value):
+            for secret in masking.secrets_of(name, value):
                 mask_secret(secret)
         environment.setdefault("MLFLOW_TRACKING_URI", settings.tracking_uri())
         modules = [str(jobs_folder), environment.get("PYTHONPATH", "")]
@@ -216,33 +213,6 @@ class SparkJobOperator(SparkSubmitOperator):
             )
         return claim.number
 
-    def _hide_secrets(self, private: Path, environment: Mapping[str, str]) -> None:
-        """Move secret configuration from the command line, which all can see, to a private file."""
-        conf = self.conf or {}
-        secret = {k: str(v) for k, v in conf.items() if _holds_secret(k, str(v))}
-        if not secret:
-            return
-        for key, value in secret.items():
-            for hidden in [value] if masking.is_secret(key) else masking.secrets_in(value):
-                mask_secret(hidden)
-        defaults = self.properties_file or _spark_defaults(str(self._spark_binary), environment)
-        inherited = Path(defaults).read_text(encoding="utf-8") if defaults else ""
-        lines = [f"{key} {_property(value)}\n" for key, value in secret.items()]
-        path = private / "spark.conf"
-        path.touch(mode=0o600)
-        path.write_text(inherited + "\n" + "".join(lines), encoding="utf-8")
-        self.properties_file = str(path)
-        self.conf = {key: value for key, value in conf.items() if key not in secret}
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Ended:
-    """How spark-submit ended: its exit code, its last `cause:` line and its last line of all."""
-
-    code: int
-    cause: str
-    last_line: str
-
 
 def _given(job: RunDirectory) -> Iterable[tuple[str, Any]]:
     """The settings, without those that are left to the operator."""
@@ -260,54 +230,6 @@ def _check_slots(job: RunDirectory, master: SparkMaster) -> None:
             f"Set ranks to {master.slots} or less, or use a connection with more slots, such as"
             f" local[{job.slots}].",
         )
-
-
-def _outcome(job: RunDirectory, ended: _Ended, earlier_claim: int) -> dict[str, Any]:
-    """The job's result, or the error that says why there is none."""
-    if ended.code == EXIT_REFUSED and ended.cause:
-        raise AirflowFailException(ended.cause)
-    failure = rundir.read_failure(job.run_dir, after_claim=earlier_claim)
-    result = rundir.read_result(job.run_dir)
-    if ended.code == 0 and result is not None and result["claim"] > earlier_claim:
-        return result
-    if failure is not None:
-        raise AirflowException(masking.mask(f"cause: {failure['cause']} fix: {failure['fix']}"))
-    if ended.code == 0:
-        raise AirflowException(
-            f"cause: {job.job} ended with exit code 0 and wrote no result into {job.run_dir}."
-            " fix: Read its log above; a job's program must end with run_job."
-        )
-    raise AirflowException(ended.cause or _unexplained(job, ended))
-
-
-def _unexplained(job: RunDirectory, ended: _Ended) -> str:
-    number = -ended.code if ended.code < 0 else ended.code - 128
-    if number == 9:
-        return (
-            f"cause: {job.job} was killed by signal 9, most likely because memory ran out."
-            " fix: Give it more memory (driver_memory), or a smaller batch_size or fewer ranks."
-        )
-    return (
-        f"cause: {job.job} ended with exit code {ended.code} before it could say why; its last line"
-        f" was: {ended.last_line or '(nothing)'} fix: Read its log above."
-    )
-
-
-def _holds_secret(key: str, value: str) -> bool:
-    return masking.is_secret(key) or bool(masking.secrets_in(value))
-
-
-def _property(value: str) -> str:
-    """A value as a Java properties file has it."""
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _spark_defaults(spark_submit: str, environment: Mapping[str, str]) -> str | None:
-    """The spark-defaults.conf that a properties file of ours would replace."""
-    home = environment.get("SPARK_HOME") or str(Path(spark_submit).resolve().parent.parent)
-    folder = environment.get("SPARK_CONF_DIR") or str(Path(home, "conf"))
-    path = Path(folder, "spark-defaults.conf")
-    return str(path) if path.is_file() else None
 
 
 def _flat(result: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
