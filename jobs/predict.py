@@ -32,7 +32,7 @@ from trainyard.predictions import Batches, Target, write_predictions
 from trainyard.rows import Batch, Layout, canonical, classify
 from trainyard.scoring import Shipped, check_model
 from trainyard.session import spark_session
-from trainyard.sources import open_table
+from trainyard.sources import check_apart, open_table
 from trainyard.sparkerrors import unwrapped
 from trainyard.specs import SPLITS, Predict
 
@@ -82,16 +82,6 @@ def predict_rows(spark: SparkSession, spec: Predict, run: Run) -> dict[str, Any]
         "model": dataclasses.asdict(identity),
         "rows": {"in": rows.count, "out": written.rows},
     }
-
-
-def check_apart(source: str, directory: str) -> None:
-    """Raise `JobError` when the source and the predictions' directory lie one in the other."""
-    read, written = (uri.removeprefix("file://").rstrip("/") + "/" for uri in (source, directory))
-    if read.startswith(written) or written.startswith(read):
-        raise JobError(
-            f"setting 'source' is {source!r}, where the predictions would go too: {directory!r}.",
-            "Use another run directory.",
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from trainyard.layout import DATA, join
 from trainyard.parts import sweep
 from trainyard.rows import Layout, canonical, common_width, label_kind
 from trainyard.session import spark_session
-from trainyard.sources import open_table
+from trainyard.sources import check_apart, open_table
 from trainyard.sparkerrors import unwrapped
 from trainyard.specs import SPLITS, Prepare
 from trainyard.split import check_counts, plan
@@ -50,6 +50,8 @@ def prepare_dataset(spark: SparkSession, spec: Prepare, run: Run) -> dict[str, A
     Raises:
         JobError: the source cannot be used as it is.
     """
+    directory = join(run.directory, DATA)
+    check_apart(spec.source, directory)
     columns = [*spec.features, spec.label, *([spec.key] if spec.key else [])]
     table = open_table(spark, spec.source, spec.format, columns)
     rows = canonical(table, spec.features, spec.label, spec.key)
@@ -69,7 +71,6 @@ def prepare_dataset(spark: SparkSession, spec: Prepare, run: Run) -> dict[str, A
         run.events.note(text)
     run.events.progress("survey", 1, 1, "passes", rows=found.rows, classes=len(classes))
 
-    directory = join(run.directory, DATA)
     store.remove(directory)
     target = Target(
         directory=directory,

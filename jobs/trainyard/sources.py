@@ -76,6 +76,16 @@ def open_table(spark: SparkSession, source: str, form: str, columns: Sequence[st
     return opened
 
 
+def check_apart(source: str, directory: str) -> None:
+    """Raise `JobError` when a source and the directory of the results lie one in the other."""
+    read, written = (uri.removeprefix("file://").rstrip("/") + "/" for uri in (source, directory))
+    if read.startswith(written) or written.startswith(read):
+        raise JobError(
+            f"setting 'source' is {source!r}, where the results would go too: {directory!r}.",
+            "Use another run directory.",
+        )
+
+
 def column(name: str) -> Column:
     """The column of exactly this name, whatever characters it holds."""
     return F.col("`" + name.replace("`", "``") + "`")

@@ -124,22 +124,26 @@ class TrainHorovod(RunDirectory):
         2, minimum=1, maximum=4096, help="Horovod ranks, one Spark task each.", section="Training"
     )
     epochs: int = setting(
-        20, minimum=1, maximum=100_000, help="Passes over the training rows.", section="Training"
+        30, minimum=1, maximum=100_000, help="Passes over the training rows.", section="Training"
     )
     batch_size: int = setting(
-        128, minimum=1, maximum=1_000_000, help="Rows of a step on each rank.", section="Training"
+        128,
+        minimum=1,
+        maximum=1_000_000,
+        help="Most rows of a step on each rank.",
+        section="Training",
     )
     optimizer: str = setting(
         "SGD", choices=tuple(OPTIMIZER_PARAMS), help="Class in torch.optim.", section="Training"
     )
     learning_rate: float = setting(
-        0.05, above=0.0, help="Learning rate of one rank.", section="Training"
+        0.025, above=0.0, help="Learning rate of one rank.", section="Training"
     )
     scale_learning_rate: bool = setting(
         True, help="Multiply the learning rate by the number of ranks.", section="Training"
     )
     optimizer_params: dict[str, object] = setting(
-        {"momentum": 0.5}, help="The optimizer's own parameters, as JSON.", section="Training"
+        {"momentum": 0.9}, help="The optimizer's own parameters, as JSON.", section="Training"
     )
     seed: int = setting(
         0,

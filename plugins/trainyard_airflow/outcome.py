@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +12,6 @@ from trainyard import rundir
 from trainyard.job import EXIT_REFUSED
 from trainyard.specs import RunDirectory
 from trainyard_airflow import masking
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,19 +24,22 @@ class Ended:
 
 
 def outcome(job: RunDirectory, ended: Ended, earlier_claim: int) -> dict[str, Any]:
-    """The result that a job wrote under a claim later than `earlier_claim`.
+    """The result that a job wrote; before it was submitted there was none.
 
     The manifest decides: a job that answers with success and wrote none has failed, and one whose
     processes ended badly after they had written it has not.
+
+    Args:
+        job: the job.
+        ended: how its submission ended.
+        earlier_claim: number of the last claim before it; a failure of that time is not its own.
 
     Raises:
         AirflowFailException: the job was refused before any work; a retry would be too.
         AirflowException: it failed; a retry continues.
     """
     result = rundir.read_result(job.run_dir)
-    if result is not None and result["claim"] > earlier_claim:
-        if ended.code:
-            log.warning("%s wrote its result and then exited with %d.", job.job, ended.code)
+    if result is not None:
         return result
     if ended.code == EXIT_REFUSED and ended.cause:
         raise AirflowFailException(ended.cause)

@@ -104,9 +104,10 @@ class Installation:
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.passwords),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.airflow_home}/airflow.db",
-            # A new or changed file in dags/ shows after seconds, not after five minutes.
+            # A new or changed file in dags/ shows after seconds, not after five minutes; one that
+            # has not changed is read again less often, since each time takes a second of a core.
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
-            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
             # Training leaves the API server little of two cores; a slow answer is no failure.
             "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
             "MLFLOW_DISABLE_TELEMETRY": "true",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.own_airflow import ROOT
-from tests.e2e.runs import Run, dag_ids, wait_until
+from tests.e2e.runs import SECONDS, Run, dag_ids, wait_until
 
 from services import processes
 from services.api import Api
@@ -148,7 +148,7 @@ def test_mark_failed_leaves_no_process_within_10_seconds(
 
     home = str(installation.home)
     events = f"store/{DAG}/{safe_name(run.run_id)}/train/*/events/*rank0*"
-    wait_until(lambda: list(installation.home.glob(events)), 120)
+    wait_until(lambda: list(installation.home.glob(events)), SECONDS)
     assert drivers()
 
     run.api.patch(*run.path, "taskInstances", "train", body={"new_state": "failed"})

@@ -197,7 +197,7 @@ class TestErrors:
         kept = tmp_path / "run" / "predictions" / "part" / "x.parquet"
         kept.parent.mkdir(parents=True)
         kept.write_bytes(b"")
-        with pytest.raises(JobError, match="where the predictions would go too"):
+        with pytest.raises(JobError, match="where the results would go too"):
             predicted(spark, tmp_path / "run", tmp_path / source, model, format="parquet")
         assert kept.exists()
 

@@ -392,6 +392,12 @@ class TestBadRows:
         assert "has no column 'B'" in message
         assert "Did you mean 'b'?" in message
 
+    def test_a_source_where_the_dataset_would_go(self, spark: SparkSession, tmp_path: Path) -> None:
+        (tmp_path / "run").mkdir()
+        source = _in(tmp_path / "run" / "data", table())
+        assert "where the results would go too" in refusal(spark, tmp_path, source)
+        assert source.exists()
+
     def test_an_empty_split_shows_its_arithmetic(self, spark: SparkSession, tmp_path: Path) -> None:
         message = refusal(spark, tmp_path, table(6), validation_fraction=0.01)
         assert "the validation split has 0 of 6 rows, where 6 x 0.01 = 0.1 were expected" in message

@@ -233,7 +233,8 @@ def test_tells_progress(tmp_path: Path, dataset: Dataset, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad", "RMSprop"])
 def test_optimizer_steps_as_torch_does(tmp_path: Path, dataset: Dataset, name: str) -> None:
-    spec = spec_of(tmp_path, dataset, optimizer=name, optimizer_params={"weight_decay": 0.01})
+    settings = {"learning_rate": 0.05, "optimizer_params": {"weight_decay": 0.01}}
+    spec = spec_of(tmp_path, dataset, optimizer=name, **settings)
     torch.manual_seed(0)
     ours, theirs = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
     theirs.load_state_dict(ours.state_dict())

@@ -93,6 +93,14 @@ def test_a_job_without_a_result_has_failed(
     assert worker.processes() == []
 
 
+def test_a_job_that_ends_badly_after_its_result_has_succeeded(
+    worker: Worker, context: MakeContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker.behave("stumble")
+    assert prepare().execute(context())["claim"] == 1
+    assert "wrote its result and then exited with 3" in capsys.readouterr().out
+
+
 def test_a_retry_after_a_failure_reports_its_own_end(worker: Worker, context: MakeContext) -> None:
     worker.behave("fail")
     with pytest.raises(AirflowException, match="no rows"):
@@ -179,10 +187,11 @@ def test_a_password_in_a_setting_is_refused(worker: Worker, context: MakeContext
     assert "open-sesame" not in str(raised.value)
 
 
+@pytest.mark.parametrize("behaviour", ["leave", "leave quietly"])
 def test_a_process_that_outlives_the_driver_does_not_hold_the_task(
-    worker: Worker, context: MakeContext
+    worker: Worker, context: MakeContext, behaviour: str
 ) -> None:
-    worker.behave("leave")
+    worker.behave(behaviour)
     assert prepare().execute(context())["claim"] == 1
     assert worker.processes() == []
 
@@ -241,7 +250,7 @@ def test_a_live_claim_of_another_machine_is_refused(worker: Worker, context: Mak
 def test_the_events_of_an_earlier_try_are_not_told_again(
     worker: Worker, context: MakeContext, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    earlier = rundir.EventWriter(worker.run_dir(), claim=1, writer="driver")
+    earlier = rundir.EventWriter(worker.run_dir(), claim=0, writer="driver")
     earlier.note("from the earlier try")
     earlier.close()
     prepare().execute(context())

@@ -150,7 +150,10 @@ class SparkJobOperator(SparkSubmitOperator):
         with private_conf(self.conf, self.properties_file, environment) as (conf, properties_file):
             self.conf, self.properties_file = conf, properties_file
             ended = self._submit(str(application), job, environment)
-        return outcome(job, ended, earlier_claim)
+        result = outcome(job, ended, earlier_claim)
+        if ended.code:
+            self.log.warning("%s wrote its result and then exited with %d.", job.job, ended.code)
+        return result
 
     def _submit(self, application: str, job: RunDirectory, environment: dict[str, str]) -> Ended:
         # Not by the hook's env_vars: on YARN and Kubernetes it puts them into the command line.

@@ -41,14 +41,17 @@ def work(spec: Prepare, run: Run) -> dict[str, Any]:
 
 
 def stay(run: Run) -> None:
-    """Ignore requests to end, with children in another process group and in another session."""
+    """Ignore requests to end, with children in another group, in another session, and orphaned."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sleep = [sys.executable, "-c", "import signal, time; signal.pause()"]
     ignored = f"import signal; signal.signal({signal.SIGTERM:d}, signal.SIG_IGN); "
     sleep[2] = ignored + sleep[2]
     group = subprocess.Popen(sleep, process_group=0)
     session = subprocess.Popen(sleep, start_new_session=True)
-    for pid in (os.getpid(), group.pid, session.pid):
+    # In the session of spark-submit, but without its environment and without a parent.
+    shell = ["sh", "-c", "env -i sleep 600 >/dev/null 2>&1 & echo $!"]
+    orphan = int(subprocess.run(shell, capture_output=True, check=True).stdout)
+    for pid in (os.getpid(), group.pid, session.pid, orphan):
         (PIDS / str(pid)).touch()
     run.events.note("staying")
     run.events.close()
@@ -64,7 +67,8 @@ if __name__ == "__main__":
     if BEHAVIOUR == "crash":
         sys.exit("Traceback: an import failed")
     code = run_job(Prepare, work)
-    if BEHAVIOUR == "leave":
-        left = subprocess.Popen(["sleep", "600"])
+    if BEHAVIOUR in ("leave", "leave quietly"):
+        quietly = subprocess.DEVNULL if BEHAVIOUR == "leave quietly" else None
+        left = subprocess.Popen(["sleep", "600"], stdout=quietly, stderr=quietly)
         (PIDS / str(left.pid)).touch()
-    sys.exit(code)
+    sys.exit(3 if BEHAVIOUR == "stumble" else code)
