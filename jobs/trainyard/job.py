@@ -6,6 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -59,7 +60,8 @@ def run_job(contract: type[Spec], work: Work[Spec], argv: Sequence[str] | None =
             try:
                 return _work(spec, work, claim)
             finally:
-                claim.release()
+                with suppress(OSError):
+                    claim.release()
     except JobError as error:
         print(error, file=sys.stderr, flush=True)
         return EXIT_REFUSED
@@ -99,13 +101,16 @@ def _work(spec: Spec, work: Work[Spec], claim: Claim) -> int:
     except Exception as error:
         details = traceback.format_exc()
         known = error if isinstance(error, JobError) else _unknown(spec, error)
-        rundir.write_failure(
-            spec.run_dir, claim=number, cause=known.cause, fix=known.fix, details=details
-        )
+        # A store that is full or gone must not hide what went wrong first.
+        with suppress(OSError):
+            rundir.write_failure(
+                spec.run_dir, claim=number, cause=known.cause, fix=known.fix, details=details
+            )
         print(details, known, sep="\n", file=sys.stderr, flush=True)
         return EXIT_FAILED
     finally:
-        events.close()
+        with suppress(OSError):
+            events.close()
     return EXIT_DONE
 
 

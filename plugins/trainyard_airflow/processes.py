@@ -18,7 +18,7 @@ import psutil
 MARKER = "TRAINYARD_SUBMISSION"
 """Environment variable that every process of a submission carries."""
 
-GRACE_SECONDS = 1.5
+GRACE_SECONDS = 1.0
 """Between asking a process to end and ending it; Airflow kills a task 5 s after on_kill began."""
 
 

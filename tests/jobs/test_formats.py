@@ -347,6 +347,23 @@ class TestRunner:
         assert run_job(Count, work, [f"--run-dir={tmp_path}"]) == EXIT_FAILED
         assert "KeyError: 'x' fix:" in capsys.readouterr().err.splitlines()[-1]
 
+    def test_a_store_that_is_gone_does_not_hide_the_cause(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        run_dir = tmp_path / "run"
+
+        def work(spec: Count, run: Run) -> dict[str, Any]:
+            run.events.note("this cannot be written later")
+            while not (run_dir / "claims" / "0001.beat").exists():
+                time.sleep(0.01)
+            run_dir.rename(tmp_path / "moved")
+            run_dir.write_text("no directory any more")
+            run.events.note("nor this")
+            raise JobError("the disk is full.", "Free some space.")
+
+        assert run_job(Count, work, [f"--run-dir={run_dir}"]) == EXIT_FAILED
+        assert capsys.readouterr().err.splitlines()[-1].startswith("cause: the disk is full.")
+
     def test_a_failed_directory_can_be_tried_again(self, tmp_path: Path) -> None:
         attempts: list[int] = []
 

@@ -47,7 +47,7 @@ def stay(run: Run) -> None:
     ignored = f"import signal; signal.signal({signal.SIGTERM:d}, signal.SIG_IGN); "
     sleep[2] = ignored + sleep[2]
     group = subprocess.Popen(sleep, process_group=0)
-    session = subprocess.Popen(sleep, start_new_session=True)
+    session = subprocess.Popen(sleep, start_new_session=True, env={})
     # In the session of spark-submit, but without its environment and without a parent.
     shell = ["sh", "-c", "env -i sleep 600 >/dev/null 2>&1 & echo $!"]
     orphan = int(subprocess.run(shell, capture_output=True, check=True).stdout)
