@@ -64,7 +64,7 @@ def main() -> int:
 def speed(kind: str, dataset: str, **settings: Any) -> float:
     """Rows a second of both processes together, the median of the epochs after the first."""
     answers = measure(kind, dataset, **settings)
-    speeds = [statistics.median(answer["rows_per_second"][1:]) for answer in answers]
+    speeds: list[float] = [statistics.median(answer["rows_per_second"][1:]) for answer in answers]
     return sum(speeds) if kind == "plain" else speeds[0]
 
 

@@ -44,7 +44,7 @@ def main() -> int:
 def peak(dataset: str, *, streaming: bool) -> float:
     """The larger of the two ranks' peaks in MB."""
     answers = measure("horovod", dataset, streaming=streaming, epochs=2)
-    return max(answer["anonymous_kb"] for answer in answers) / 1000
+    return max(int(answer["anonymous_kb"]) for answer in answers) / 1000
 
 
 if __name__ == "__main__":

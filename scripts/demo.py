@@ -82,7 +82,7 @@ def run_demo(services: Services, options: argparse.Namespace, began: float, *, f
     except KeyboardInterrupt:
         print("\nFailing the run ...", file=sys.stderr, flush=True)
         api.patch("dags", DAG, "dagRuns", run_id, body={"state": "failed"})
-        follower.wait_for_tasks(seconds=15)
+        follower.wait_for_drivers(seconds=20)
         raise
     if state != "success":
         print(follower.failures(), file=sys.stderr)

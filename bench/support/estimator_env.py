@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".venv" / "estimator"
+PETASTORM = "petastorm==0.13.1"
 
 
 def main() -> int:
@@ -28,7 +29,7 @@ def main() -> int:
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(HOME)], check=True)
     pip = [str(HOME / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "-r", str(ROOT / "bench" / "requirements-estimator.txt")], check=True)
-    subprocess.run([*pip, "--no-deps", str(wheels[-1])], check=True)
+    subprocess.run([*pip, "--no-deps", PETASTORM, str(wheels[-1])], check=True)
     done.touch()
     return 0
 

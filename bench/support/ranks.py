@@ -132,13 +132,13 @@ def plain(spec: Any, rank: int, port: int) -> list[float]:
     import torch.nn.functional as F  # noqa: N812 - torch's own idiom
 
     from trainyard.dataset import Dataset
-    from trainyard.horovod.loader import Loader, Plan
+    from trainyard.horovod.loader import Loader, Plan, concatenate
     from trainyard.networks.mnist import ConvNet
 
     torch.set_num_threads(1)
     dataset = Dataset.read(spec.dataset)
     plan = Plan(rows=dataset.rows("train"), size=RANKS, batch_size=spec.batch_size)
-    [rows] = Loader(dataset, "train", plan, rank, streaming=False)._buffers([], 1)
+    rows = concatenate(list(Loader(dataset, "train", plan, rank, streaming=True).in_order()))
     network = ConvNet().train()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.5)
     optimizer.zero_grad()
@@ -147,7 +147,7 @@ def plain(spec: Any, rank: int, port: int) -> list[float]:
     for _ in range(spec.epochs):
         began = time.monotonic()
         order = torch.randperm(len(rows))
-        for index in order.split(spec.batch_size):
+        for index in torch.split(order, spec.batch_size):
             batch = rows.take(index)
             optimizer.zero_grad()
             scores = network(batch.features.view(-1, *spec.input_shape))
@@ -166,7 +166,7 @@ def meet(directory: Path, rank: int) -> None:
 
 
 class Memory:
-    """The largest anonymous resident memory of this process, in kB, sampled while the block runs."""
+    """The largest anonymous memory of this process, in kB, sampled while the block runs."""
 
     def __init__(self) -> None:
         self.peak = 0

@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection
 
 import psutil
 
@@ -22,27 +22,15 @@ GRACE_SECONDS = 1.0
 """Between asking a process to end and ending it; Airflow kills a task 5 s after on_kill began."""
 
 
-def submission_processes(marker: str) -> list[psutil.Process]:
+def submission_processes(marker: str) -> set[psutil.Process]:
     """The live processes of a submission: those with its marker, their sessions and descendants."""
-    mine = os.getpid(), os.getsid(0)
-    marked = [p for p in psutil.process_iter() if p.pid != mine[0] and _marker(p) == marker]
-    sessions = {_session(p) for p in marked} - {mine[1], None}
-    found = {p.pid: p for p in marked}
-    for process in psutil.process_iter():
-        if _session(process) in sessions:
-            found[process.pid] = process
+    marked = {p for p in psutil.process_iter() if p.pid != os.getpid() and _marker(p) == marker}
+    sessions = {_session(process) for process in marked} - {os.getsid(0), None}
+    found = marked | {p for p in psutil.process_iter() if _session(p) in sessions}
     for process in marked:
         with contextlib.suppress(psutil.Error):
-            found.update({child.pid: child for child in process.children(recursive=True)})
-    return [process for process in found.values() if _is_running(process)]
-
-
-def is_marked(pid: int, marker: str) -> bool:
-    """Whether a process belongs to a submission."""
-    try:
-        return _marker(psutil.Process(pid)) == marker
-    except psutil.NoSuchProcess:
-        return False
+            found.update(process.children(recursive=True))
+    return {process for process in found if _is_running(process)}
 
 
 def end_submission(marker: str, *, patience: float = 10.0) -> int:
@@ -55,25 +43,26 @@ def end_submission(marker: str, *, patience: float = 10.0) -> int:
         TimeoutError: a process is left after `patience` seconds.
     """
     deadline = time.monotonic() + patience
-    processes = submission_processes(marker)
-    count = len(processes)
-    _signal(processes, signal.SIGTERM)
-    _wait(processes, GRACE_SECONDS)
-    while processes := submission_processes(marker):
+    found = submission_processes(marker)
+    _signal(found, signal.SIGTERM)
+    _wait(found, GRACE_SECONDS)
+    # One whose parent ended meanwhile is no descendant any more, so that it must be remembered.
+    while alive := {p for p in found if _is_running(p)} | submission_processes(marker):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"processes {sorted(p.pid for p in processes)} do not end")
-        _signal(processes, signal.SIGKILL)
-        _wait(processes, 0.2)
-    return count
+            raise TimeoutError(f"processes {sorted(p.pid for p in alive)} do not end")
+        _signal(alive, signal.SIGKILL)
+        _wait(alive, 0.2)
+        found |= alive
+    return len(found)
 
 
-def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+def _signal(processes: Collection[psutil.Process], number: signal.Signals) -> None:
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(number)
 
 
-def _wait(processes: Sequence[psutil.Process], seconds: float) -> None:
+def _wait(processes: Collection[psutil.Process], seconds: float) -> None:
     """Wait until processes end. Not psutil's way: it takes a child's exit code from its Popen."""
     deadline = time.monotonic() + seconds
     while any(map(_is_running, processes)) and time.monotonic() < deadline:

@@ -14,7 +14,7 @@ from services.api import Api, ApiError
 from services.installation import ROOT, Installation
 
 sys.path.insert(0, str(ROOT / "jobs"))
-from trainyard import layout, rundir, store
+from trainyard import claims, layout, rundir, store
 
 ENDED = ("success", "failed", "upstream_failed", "skipped", "removed")
 POLL_SECONDS = 0.5
@@ -52,12 +52,11 @@ class Follower:
                 return state
             time.sleep(POLL_SECONDS)
 
-    def wait_for_tasks(self, *, seconds: float) -> None:
-        """Wait until no task runs, at most so long."""
+    def wait_for_drivers(self, *, seconds: float) -> None:
+        """Wait until no Spark driver of the run is alive, at most so long."""
+        directories = [self._directory(task["task_id"]) for task in self._tasks()]
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if not any(task["state"] in ("queued", "running") for task in self._tasks()):
-                return
+        while any(map(_is_claimed, directories)) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
 
     def results(self) -> dict[str, Any]:
@@ -144,6 +143,11 @@ class Follower:
 
     def _say(self, text: str) -> None:
         print(f"{clock(time.monotonic() - self._began):>6}  {text}", flush=True)
+
+
+def _is_claimed(directory: str) -> bool:
+    claim = claims.last_claim(directory)
+    return claim is not None and claims.claim_lives(directory, claim)
 
 
 def clock(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,13 @@ def summary(
         seconds: how long each task took.
         total: how long everything took, Airflow's own start included.
     """
-    lines = [f"  {title:<16}{text}" for title, text in _lines(results, seconds, total)]
+    wrap = textwrap.TextWrapper(
+        width=100,
+        subsequent_indent=" " * 18,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    lines = [wrap.fill(f"  {title:<16}{text}") for title, text in _lines(results, seconds, total)]
     return "\n".join(["", *lines, ""])
 
 
@@ -37,7 +44,7 @@ def _lines(
     yield "Gate", promoted["summary"]
     yield "Champion", f"{champion['name']} version {champion['version']} ({champion['uri']})"
     table, rows = predicted["outputs"]["predictions"], predicted["rows"]["out"]
-    yield "Predictions", f"{_shown(table)}/, {rows:,} rows"
+    yield "Predictions", f"{rows:,} rows in {_shown(table)}/"
     yield "Metrics, plots", f"{_shown(report)}/"
     steps = ", ".join(f"{task} {clock(took)}" for task, took in seconds.items())
     yield "Time", f"{clock(total)}: {steps}, the rest is Airflow's"

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)
 
 DAG = "mnist_horovod"
 TASKS = ["prepare", "train", "evaluate", "promote", "predict"]
-QUICK = {"epochs": 3, "learning_rate": 0.1, "minimum_accuracy": 0.5}
+QUICK = {"epochs": 3, "minimum_accuracy": 0.5}
 """Settings with which a run is short and still learns."""
 
 

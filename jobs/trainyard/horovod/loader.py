@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,9 +18,6 @@ from torch import Tensor
 from trainyard import store
 from trainyard.dataset import FEATURES, LABEL, Dataset
 from trainyard.errors import JobError, SettingError
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 MIXED_ROW_GROUPS = 4
 """Row groups that a streaming rank holds and shuffles together."""
@@ -173,11 +170,11 @@ class Loader:
         self._pieces = pieces(dataset, split, *plan.bounds(rank))
         self._batches = plan.batches(rank)
         self._rank = rank
-        self._held = None if streaming else self._hold()
+        self._held = None if streaming else self._read(self._pieces)
 
     def in_order(self) -> Iterator[Rows]:
         """The rank's batches, in the order of the files."""
-        return _cut(self._buffers(self._pieces, 1), self._batches, None)
+        return self._cut(self._buffers(self._pieces, 1), None)
 
     def shuffled(self, *, seed: int, epoch: int) -> Iterator[Rows]:
         """The rank's batches in the order that (seed, epoch, rank) gives.
@@ -186,29 +183,45 @@ class Loader:
         """
         rng = np.random.default_rng([seed, epoch, self._rank])
         order = [self._pieces[i] for i in rng.permutation(len(self._pieces))]
-        return _cut(self._buffers(order, MIXED_ROW_GROUPS), self._batches, rng)
+        return self._cut(self._buffers(order, MIXED_ROW_GROUPS), rng)
+
+    def _cut(self, buffers: Iterator[Rows], rng: np.random.Generator | None) -> Iterator[Rows]:
+        """Cut buffers into the rank's batches, each buffer shuffled when `rng` is given."""
+        nothing = self._read(())
+        rows, order = nothing, nothing.labels
+        for wanted in self._batches:
+            parts = [rows.take(order[:wanted])] if len(order) or not wanted else []
+            order = order[wanted:]
+            while (missing := wanted - sum(map(len, parts))) > 0:
+                rows = nothing  # forget a buffer before the next one is read
+                rows = next(buffers)
+                index = np.arange(len(rows)) if rng is None else rng.permutation(len(rows))
+                order = torch.from_numpy(index)
+                parts.append(rows.take(order[:missing]))
+                order = order[missing:]
+            yield concatenate(parts)
 
     def _buffers(self, order: Sequence[Piece], groups: int) -> Iterator[Rows]:
         if self._held is not None:
             yield self._held
             return
         for start in range(0, len(order), groups):
-            yield concatenate([self._read(piece) for piece in order[start : start + groups]])
+            yield self._read(order[start : start + groups])
 
-    def _hold(self) -> Rows:
-        count = sum(piece.rows for piece in self._pieces)
-        held = Rows(
-            features=torch.empty(count, self._width), labels=torch.empty(count, dtype=torch.int64)
-        )
+    def _read(self, parts: Sequence[Piece]) -> Rows:
+        count = sum(piece.rows for piece in parts)
+        features = np.empty((count, self._width), np.float32)
+        labels = np.empty(count, np.int64)
         start = 0
-        for piece in self._pieces:
-            rows = self._read(piece)
-            held.features[start : start + len(rows)] = rows.features
-            held.labels[start : start + len(rows)] = rows.labels
-            start += len(rows)
-        return held
+        for piece in parts:
+            end = start + piece.rows
+            table = self._read_table(piece)
+            features[start:end] = self._features(piece, table.column(FEATURES).combine_chunks())
+            labels[start:end] = self._labels(piece, table.column(LABEL).combine_chunks())
+            start = end
+        return Rows(features=torch.from_numpy(features), labels=torch.from_numpy(labels))
 
-    def _read(self, piece: Piece) -> Rows:
+    def _read_table(self, piece: Piece) -> pa.Table:
         fs, path = store.filesystem(piece.uri)
         try:
             with fs.open(path, "rb") as source, pq.ParquetFile(source) as file:
@@ -221,13 +234,9 @@ class Loader:
             raise _changed(piece, "it is not there") from error
         except (pa.ArrowException, IndexError) as error:
             raise _changed(piece, f"it cannot be read: {error}") from error
-        table = table.slice(piece.start, piece.rows)
-        return Rows(
-            features=self._features(piece, table.column(FEATURES).combine_chunks()),
-            labels=self._labels(piece, table.column(LABEL).combine_chunks()),
-        )
+        return table.slice(piece.start, piece.rows)
 
-    def _features(self, piece: Piece, column: pa.Array) -> Tensor:
+    def _features(self, piece: Piece, column: pa.Array) -> npt.NDArray[np.float32]:
         if not pa.types.is_list(column.type) or column.type.value_type != pa.float32():
             raise _changed(piece, f"column {FEATURES!r} is {column.type}, not list<float>")
         lengths = pc.min_max(pc.list_value_length(column)).as_py()
@@ -236,20 +245,17 @@ class Loader:
             raise _changed(
                 piece, f"column {FEATURES!r} has nulls or rows that are not {self._width} wide"
             )
-        return _tensor(values.to_numpy()).view(-1, self._width)
+        rows: npt.NDArray[np.float32] = values.to_numpy().reshape(-1, self._width)
+        return rows
 
-    def _labels(self, piece: Piece, column: pa.Array) -> Tensor:
+    def _labels(self, piece: Piece, column: pa.Array) -> npt.NDArray[np.int64]:
         bounds = pc.min_max(column).as_py()
         if column.null_count or bounds["min"] < 0 or bounds["max"] >= self._classes:
             raise _changed(
                 piece, f"column {LABEL!r} has nulls or values outside 0 to {self._classes - 1}"
             )
-        return _tensor(column.cast(pa.int64()).to_numpy())
-
-
-def _tensor(values: npt.NDArray[np.generic]) -> Tensor:
-    # A copy: Arrow's memory is read-only, and would be held whole for a slice of it.
-    return torch.from_numpy(values.copy())
+        labels: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+        return labels
 
 
 def _changed(piece: Piece, problem: str) -> JobError:
@@ -257,23 +263,3 @@ def _changed(piece: Piece, problem: str) -> JobError:
         f"the file {piece.uri!r} does not match the dataset.json that lists it: {problem}.",
         "Run the prepare job again, into a new directory.",
     )
-
-
-def _cut(
-    buffers: Iterable[Rows], batches: Sequence[int], rng: np.random.Generator | None
-) -> Iterator[Rows]:
-    """Cut buffers into batches, the rows of each buffer shuffled when `rng` is given."""
-    source = iter(buffers)
-    rows = Rows(features=torch.empty(0, 0), labels=torch.empty(0, dtype=torch.int64))
-    order = torch.empty(0, dtype=torch.int64)
-    for wanted in batches:
-        parts = [rows.take(order[:wanted])] if len(order) or not wanted else []
-        order = order[wanted:]
-        while sum(map(len, parts)) < wanted:
-            rows = next(source)
-            count = len(rows)
-            order = torch.from_numpy(np.arange(count) if rng is None else rng.permutation(count))
-            missing = wanted - sum(map(len, parts))
-            parts.append(rows.take(order[:missing]))
-            order = order[missing:]
-        yield concatenate(parts)

@@ -1,0 +1,82 @@
+"""One training stage in a Spark session of its own: prints the seconds that it took.
+
+    python bench/support/stage.py barrier|spark-run DATASET SETTINGS
+
+The session is there before the clock starts; Spark's Python workers are not, as in a job.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from trainyard.dataset import Dataset
+from trainyard.horovod.launch import BarrierLauncher, Launcher, SparkRunLauncher
+from trainyard.horovod.rank import LaunchSettings
+from trainyard.horovod.train import train
+from trainyard.models import ModelMeta, save_model
+from trainyard.session import spark_session
+from trainyard.specs import TrainHorovod
+
+KINDS: dict[str, Callable[[SparkContext, LaunchSettings], Launcher]] = {
+    "barrier": BarrierLauncher,
+    "spark-run": SparkRunLauncher,
+}
+
+
+def main() -> None:
+    """Launch, train, have the weights; then store them."""
+    kind, directory, settings = sys.argv[1:]
+    dataset = Dataset.read(directory)
+    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    with tempfile.TemporaryDirectory() as run_dir, spark_session("bench") as spark:
+        spec = TrainHorovod.from_mapping(
+            {
+                "run_dir": run_dir,
+                "dataset": directory,
+                "model_name": "bench",
+                **json.loads(settings),
+            }
+        )
+        launch = LaunchSettings(
+            run_dir=run_dir,
+            claim=1,
+            cycle_time_ms=spec.cycle_time_ms,
+            start_timeout=spec.start_timeout,
+            stall_timeout=spec.stall_timeout,
+        )
+        launcher: Launcher = KINDS[kind](spark.sparkContext, launch)
+        began = time.monotonic()
+        trained = launcher.run(functools.partial(train, spec, dataset, claim=1), spec.ranks)[0]
+        launched = time.monotonic()
+        save_model(f"{run_dir}/model", trained.state or {}, meta_of(spec, dataset))
+        stored = time.monotonic()
+    print(json.dumps({"launch": launched - began, "stage": stored - began}), flush=True)
+
+
+def meta_of(spec: TrainHorovod, dataset: Dataset) -> ModelMeta:
+    """What the job would record."""
+    return ModelMeta(
+        network=spec.network,
+        network_params=spec.network_params,
+        input_shape=spec.input_shape,
+        features=dataset.features,
+        key=dataset.key,
+        label=dataset.label,
+        classes=dataset.classes,
+        width=dataset.width,
+        dataset_fingerprint=dataset.fingerprint,
+        settings=spec.to_mapping(),
+        versions={},
+    )
+
+
+if __name__ == "__main__":
+    main()
