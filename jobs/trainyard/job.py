@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from trainyard import rundir
 from trainyard.claims import Claim, ParentWatch
 from trainyard.errors import JobError
+from trainyard.layout import RESULT, join
 from trainyard.specs import RunDirectory
 
 Spec = TypeVar("Spec", bound=RunDirectory)
@@ -87,6 +88,7 @@ def _work(spec: Spec, work: Work[Spec], claim: Claim) -> int:
     started = time.time()
     try:
         result = work(spec, run)
+        events.close()
         rundir.write_result(
             spec.run_dir,
             {
@@ -111,6 +113,7 @@ def _work(spec: Spec, work: Work[Spec], claim: Claim) -> int:
     finally:
         with suppress(OSError):
             events.close()
+    print(f"{spec.job}: its result is {join(spec.run_dir, RESULT)}", flush=True)
     return EXIT_DONE
 
 
