@@ -276,6 +276,8 @@ def test_two_ranks_take_the_step_of_all_rows(launcher: BarrierLauncher, tmp_path
             "input_shape": [784],
             "epochs": 2,
             "batch_size": 20,
+            "learning_rate": 0.05,
+            "optimizer_params": {"momentum": 0.5},
             "model_name": "test",
         }
     )

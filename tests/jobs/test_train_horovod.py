@@ -67,7 +67,7 @@ def test_two_ranks_learn_the_digits(
     tmp_path: Path, dataset: Dataset, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = submit(tmp_path, dataset, database)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["outputs"] == {
         "model": f"{tmp_path}/model",
@@ -107,5 +107,5 @@ def test_says_at_once_what_cannot_work(tmp_path: Path, database: str) -> None:
     assert failure is not None
     assert failure["cause"].startswith("setting 'batch_size' is 512: the training split has 200")
     assert "2 ranks x 512 rows = 1024" in failure["cause"]
-    assert f"cause: {failure['cause']} fix: {failure['fix']}" in done.stderr.splitlines()
+    assert f"cause: {failure['cause']} fix: {failure['fix']}" in done.stdout.splitlines()
     assert rundir.read_result(str(tmp_path / "run")) is None
