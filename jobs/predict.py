@@ -22,14 +22,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from trainyard import store
+from trainyard.canonical import canonical
 from trainyard.dataset import FEATURES, KEY, Dataset
 from trainyard.errors import JobError
+from trainyard.inputs import input_of, inputs
 from trainyard.job import Run, run_job
 from trainyard.layout import DATASET, PREDICTIONS, join
 from trainyard.models import ModelMeta, StoredModel, resolve_model
-from trainyard.parts import UNITS, matrix, read_units, sweep, units
+from trainyard.parts import UNITS, matrix, read_units, schema_of, sweep, units
 from trainyard.predictions import Batches, Target, write_predictions
-from trainyard.rows import Batch, Layout, canonical, classify
+from trainyard.preprocessing import Preprocessing, checked_rows
+from trainyard.rows import FAULT, Batch, Layout, classify
 from trainyard.scoring import Shipped, check_model
 from trainyard.session import spark_session
 from trainyard.sources import check_apart, open_table
@@ -57,7 +60,7 @@ def predict_rows(spark: SparkSession, spec: Predict, run: Run) -> dict[str, Any]
     model_directory, identity = resolve_model(spec.model)
     model = StoredModel.read(model_directory)
     check_model(model, identity.uri)
-    rows = open_rows(spark, spec, model.meta)
+    rows = open_rows(spark, spec, model, run.directory)
 
     store.remove(directory)
     target = Target(
@@ -76,11 +79,16 @@ def predict_rows(spark: SparkSession, spec: Predict, run: Run) -> dict[str, Any]
             "Score a table that nothing writes meanwhile.",
         )
     sweep(directory, written.paths)
+    if written.unseen:
+        run.events.note(
+            f"{written.unseen} of {written.rows} rows have a category that is missing or that no "
+            "training row had; each was scored as such a one"
+        )
     run.events.progress("predict", written.rows, rows.count, "rows")
     return {
         "outputs": {"predictions": directory},
         "model": dataclasses.asdict(identity),
-        "rows": {"in": rows.count, "out": written.rows},
+        "rows": {"in": rows.count, "out": written.rows, "unseen": written.unseen},
     }
 
 
@@ -101,50 +109,82 @@ class Rows:
     layout: Layout
 
 
-def open_rows(spark: SparkSession, spec: Predict, meta: ModelMeta) -> Rows:
+def open_rows(spark: SparkSession, spec: Predict, model: StoredModel, run_dir: str) -> Rows:
     """The rows to score, checked to be what the model wants."""
     form = spec.format
     if form == "dataset" or (form == "auto" and store.exists(join(spec.source, DATASET))):
-        return _dataset_rows(spark, spec, meta)
+        return _dataset_rows(spark, spec, model, run_dir)
     if spec.split is not None:
         raise JobError(
             f"setting 'split' is {spec.split!r}, but {spec.source!r} is no prepared dataset.",
             "Leave 'split' out, or name the directory that holds dataset.json.",
         )
-    key = spec.key or meta.key
-    table = open_table(spark, spec.source, form, [*meta.features, *([key] if key else [])])
-    layout = Layout(features=meta.features, width=meta.width, label=None, key=key)
+    meta = model.meta
+    layout = layout_of(meta, spec.key or meta.key)
+    table = open_table(spark, spec.source, form, layout.columns)
+    frame = canonical(table, layout)
+    count = table.frame.count()
+    if meta.preprocessing is None:
 
-    def batches(given: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
-        return (classify(batch, layout) for batch in given)
+        def classified(given: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
+            return (classify(batch, layout) for batch in given)
 
-    return Rows(
-        frame=canonical(table, meta.features, None, key),
-        batches=batches,
-        count=table.frame.count(),
-        layout=layout,
+        return Rows(frame=frame, batches=classified, count=count, layout=layout)
+    made = Preprocessing.load(model.directory, meta.preprocessing, run_dir)
+    frame = made.apply(checked_rows(frame, layout))
+    return Rows(frame=frame, batches=_made_batches(meta.width), count=count, layout=layout)
+
+
+def layout_of(meta: ModelMeta, key: str | None) -> Layout:
+    """The columns that make a row for a model."""
+    made = meta.preprocessing
+    return Layout(
+        numbers=made.numbers if made else meta.features,
+        categories=made.categories if made else (),
+        width=made.values if made else meta.width,
+        missing=made is not None and made.imputation != "none",
+        key=key,
     )
 
 
-def _dataset_rows(spark: SparkSession, spec: Predict, meta: ModelMeta) -> Rows:
+def _made_batches(width: int) -> Batches:
+    def batches(given: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
+        for batch in given:
+            told = batch.column(FAULT).to_pylist()
+            unseen = batch.column(f"{FEATURES}_unseen").to_pylist()
+            yield Batch(
+                values=matrix(batch.column(FEATURES), width),
+                keys=batch.column(KEY),
+                faults={row: fault for row, fault in enumerate(told) if fault is not None},
+                unseen=sum(
+                    count > 0 for count, fault in zip(unseen, told, strict=True) if fault is None
+                ),
+            )
+
+    return batches
+
+
+def _dataset_rows(spark: SparkSession, spec: Predict, model: StoredModel, run_dir: str) -> Rows:
     dataset = Dataset.read(spec.source)
-    meta.check_dataset(dataset)
+    model.meta.check_dataset(dataset)
     splits = [spec.split] if spec.split else list(SPLITS)
-    layout = Layout(features=meta.features, width=meta.width, label=None, key=KEY)
+    dataset.check_files(*splits)
+    layout = layout_of(model.meta, KEY)
+    width, wanted = model.meta.width, input_of(dataset, "model", model)
+    schema = schema_of(dataset)
 
     def batches(given: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
-        for batch in read_units(given):
-            features = matrix(batch.column(FEATURES), layout.width)
-            labels = pa.nulls(len(features), pa.string())
-            yield Batch(features=features, labels=labels, keys=batch.column(KEY), faults={})
+        for batch in read_units(given, schema) if wanted == FEATURES else given:
+            values = matrix(batch.column(wanted), width)
+            yield Batch(values=values, keys=batch.column(KEY), faults={})
 
-    parts = [unit for split in splits for unit in units(dataset, split)]
-    return Rows(
-        frame=spark.createDataFrame(parts, UNITS),
-        batches=batches,
-        count=sum(dataset.rows(split) for split in splits),
-        layout=layout,
-    )
+    if wanted == FEATURES:
+        parts = [unit for split in splits for unit in units(dataset, split)]
+        frame = spark.createDataFrame(parts, UNITS)
+    else:
+        frame = inputs(spark, dataset, splits, {"model": model}, run_dir)
+    count = sum(dataset.rows(split) for split in splits)
+    return Rows(frame=frame, batches=batches, count=count, layout=layout)
 
 
 if __name__ == "__main__":

@@ -1,41 +1,53 @@
 """Turn a source into a dataset: validated, split Parquet with a dataset.json.
 
     spark-submit --master 'local[2]' jobs/prepare.py --run-dir=/tmp/run/prepare \\
-        --source=sample:mnist --features=pixels --label=digit --key=id
+        --source=sample:mnist --schema=mnist --features=pixels --label=digit --key=id
 
 The table is read twice, and never held in memory: once to find what is wrong with it and which
-classes there are, once to write it. A row's split and its place in it follow from a hash of its
-key, so that they are the same however the table is partitioned. Without a key column a row is known
-by its features, and rows with equal features share a split.
+classes there are, once to write it; preprocessing, quarantine and some splits read it again. A
+row's place follows from a hash of its key, so that it is the same however the table is partitioned.
+Without a key column a row is known by its features, and rows with equal features share a split.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import sys
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainyard import store
-from trainyard.dataset import Dataset
+from trainyard import preprocessing, reuse, store
+from trainyard.canonical import canonical, common_width, label_kind, with_original
+from trainyard.dataset import CLASSIFICATION, KEY, Dataset
 from trainyard.errors import JobError
+from trainyard.good_rows import changed, good_rows
 from trainyard.job import Run, run_job
-from trainyard.layout import DATA, join
-from trainyard.parts import sweep
-from trainyard.rows import Layout, canonical, common_width, label_kind
+from trainyard.layout import DATA, QUARANTINE, join
+from trainyard.parts import file_schema, sweep
+from trainyard.preprocessing import Preprocessing
+from trainyard.quarantine import write_quarantine
+from trainyard.rows import Layout
+from trainyard.schema import Schema, faults, read_schema
 from trainyard.session import spark_session
-from trainyard.sources import check_apart, open_table
+from trainyard.sources import Table, check_apart, open_table
 from trainyard.sparkerrors import unwrapped
 from trainyard.specs import SPLITS, Prepare
-from trainyard.split import check_counts, plan
-from trainyard.survey import Survey, check_rows, class_of_each, notes, survey
-from trainyard.writer import Part, Target, changed, write_parts
+from trainyard.split import SPLIT, check_counts, plan, split_rows
+from trainyard.survey import Survey, check_varies, class_of_each, survey
+from trainyard.validation import validate
+from trainyard.writer import Part, Target, write_parts
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-FORMAT = 1
+FORMAT = 2
 """Version of what this job writes; a change of it changes every fingerprint."""
+
+_NOT_CONTENT = ("run_dir", "source", "format", "findings", "reuse", "datasets")
+"""Settings that do not shape a dataset."""
 
 
 def prepare(spec: Prepare, run: Run) -> dict[str, Any]:
@@ -52,95 +64,216 @@ def prepare_dataset(spark: SparkSession, spec: Prepare, run: Run) -> dict[str, A
     """
     directory = join(run.directory, DATA)
     check_apart(spec.source, directory)
-    columns = [*spec.features, spec.label, *([spec.key] if spec.key else [])]
-    table = open_table(spark, spec.source, spec.format, columns)
-    rows = canonical(table, spec.features, spec.label, spec.key)
+    opened = open_source(spark, spec, read_schema(spec.schema))
 
     run.events.progress("survey", 0, 1, "passes")
-    layout = Layout(
-        features=spec.features,
-        width=common_width(rows, spec.features),
-        label=spec.label,
-        key=spec.key,
-    )
-    found = survey(rows, layout)
-    check_rows(found, spec.source)
-    class_of = class_of_each(found, spec.label, label_kind(table, spec.label))
-    classes = tuple(sorted(set(class_of.values())))
-    for text in notes(found):
+    found = survey(opened.rows, opened.layout)
+    for text in validate(spec, opened.layout, found, run.directory):
         run.events.note(text)
-    run.events.progress("survey", 1, 1, "passes", rows=found.rows, classes=len(classes))
+    classes = classes_of(spec, opened, found)
+    run.events.progress("survey", 1, 1, "passes", rows=found.rows, bad=found.faults.rows)
 
-    store.remove(directory)
-    target = Target(
-        directory=directory,
-        prefix=f"c{run.claim:04d}",
-        row_group_rows=spec.row_group_rows,
-        seed=spec.split_seed,
-        plan=plan(spec, rows=found.rows, width=layout.width),
-    )
-    run.events.progress("write", 0, found.rows, "rows")
-    index_of = {text: classes.index(value) for text, value in class_of.items()}
-    parts = write_parts(rows, layout, index_of, target)
-    check_parts(parts, found, spec)
-    sweep(directory, [part.file.path for part in parts])
-    by_split = {
-        name: [p for p in parts if target.plan.split_of(p.number) == name] for name in SPLITS
-    }
-    counts = {name: sum(part.file.rows for part in by_split[name]) for name in SPLITS}
-    check_counts(spec, counts)
-    for text in class_notes(by_split, classes):
-        run.events.note(text)
-
-    dataset = Dataset(
-        directory=directory,
-        fingerprint=fingerprint(spec, found),
-        source=spec.source,
-        features=spec.features,
-        label=spec.label,
-        key=spec.key,
-        width=layout.width,
-        classes=classes,
-        splits={name: tuple(part.file for part in by_split[name]) for name in SPLITS},
-    )
-    dataset.write()
+    outputs = put_aside(spec, opened, found, run)
+    print_ = fingerprint(spec, found)
+    dataset = reuse.find(spec, print_)
+    if dataset is None:
+        dataset = make(spec, opened, found, classes, run, print_)
+        reuse.record(spec, dataset)
+    else:
+        run.events.note(
+            f"the same rows and settings were prepared before: {dataset.directory} is used again"
+        )
+    counts = {name: dataset.rows(name) for name in SPLITS}
     written = sum(counts.values())
     run.events.progress("write", written, found.rows, "rows", **counts)
     return {
-        "outputs": {"dataset": directory},
+        "outputs": {"dataset": dataset.directory, **outputs},
         "rows": {"in": found.rows, "out": written, "quarantined": found.faults.rows, **counts},
         "fingerprints": {"dataset": dataset.fingerprint},
     }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A source whose columns are known.
+
+    Attributes:
+        table: the source.
+        schema: the rules for its columns.
+        rows: its `canonical` rows.
+        layout: which columns make them.
+    """
+
+    table: Table
+    schema: Schema
+    rows: DataFrame
+    layout: Layout
+
+
+def open_source(spark: SparkSession, spec: Prepare, schema: Schema) -> Opened:
+    """Open the source and make its rows canonical.
+
+    Raises:
+        JobError: a column is not there, or has a type that cannot be used.
+    """
+    layout = Layout(
+        numbers=tuple(name for name in spec.features if name not in spec.categorical),
+        categories=spec.categorical,
+        width=0,
+        missing=spec.imputation != "none",
+        label=spec.label,
+        task=spec.task,
+        key=spec.key,
+        weight=spec.weight,
+        keep=spec.keep,
+        split_by=spec.split_by,
+        split_column=spec.split_column,
+    )
+    columns = list(dict.fromkeys([*layout.columns, *schema.columns]))
+    table = open_table(spark, spec.source, spec.format, columns)
+    rows = canonical(table, layout, faults(schema, table))
+    width = common_width(rows, table, layout.numbers)
+    layout = dataclasses.replace(layout, width=width)
+    return Opened(table=table, schema=schema, rows=rows, layout=layout)
+
+
+def classes_of(spec: Prepare, opened: Opened, found: Survey) -> dict[str, str | int]:
+    """The class of each label text; none for a regression."""
+    if spec.task != CLASSIFICATION:
+        check_varies(found, spec.label)
+        return {}
+    return class_of_each(found, spec.label, label_kind(opened.table, spec.label))
+
+
+def put_aside(spec: Prepare, opened: Opened, found: Survey, run: Run) -> dict[str, str]:
+    """Write the bad rows to quarantine, if there are any, and return where."""
+    if not found.faults.rows:
+        return {}
+    table = with_original(opened.table)
+    rows = canonical(table, opened.layout, faults(opened.schema, table))
+    count = write_quarantine(rows, opened.layout, run.directory, f"c{run.claim:04d}")
+    if count != found.faults.rows:
+        raise changed(f"{found.faults.rows} bad rows at first, {count} later")
+    run.events.note(
+        f"{count} of {found.rows} rows are bad and in quarantine: "
+        + "; ".join(f"{n} where {reason}" for reason, n in found.faults.counts.most_common(5))
+    )
+    return {"quarantine": join(run.directory, QUARANTINE)}
+
+
+def make(
+    spec: Prepare,
+    opened: Opened,
+    found: Survey,
+    class_of: Mapping[str, str | int],
+    run: Run,
+    print_: str,
+) -> Dataset:
+    """Write the dataset of the good rows."""
+    directory, layout = join(run.directory, DATA), opened.layout
+    store.remove(directory)
+    classes = tuple(sorted(set(class_of.values())))
+    wanted = preprocessing.is_wanted(spec)
+    schema = file_schema(
+        task=spec.task,
+        has_weight=spec.weight is not None,
+        has_keep=bool(spec.keep),
+        is_preprocessed=wanted,
+    )
+    index_of = {text: classes.index(value) for text, value in class_of.items()}
+    rows = split_rows(good_rows(opened.rows, layout, index_of, raw=wanted), spec)
+    check_keys(spec, rows, found)
+    fitted = None
+    if wanted:
+        preprocessing.check_columns(spec, layout, found)
+        run.events.progress("fit", 0, 1, "passes")
+        made = Preprocessing.fit(rows.filter(f"{SPLIT} = 0"), spec, layout, directory)
+        run.events.progress("fit", 1, 1, "passes")
+        rows, fitted = made.apply(rows), made.fitted
+    width = fitted.width if fitted else layout.width
+    target = Target(
+        directory=directory,
+        prefix=f"c{run.claim:04d}",
+        schema=schema,
+        row_group_rows=spec.row_group_rows,
+        unique_keys=spec.key is not None,
+        seed=spec.split_seed,
+        plan=plan(spec, rows, count=found.rows, width=width),
+    )
+    run.events.progress("write", 0, found.rows, "rows")
+    parts = write_parts(rows, target)
+    check_parts(parts, found, spec)
+    sweep(directory, [part.file.path for part in parts])
+    by_split = {
+        name: [p for p in parts if target.plan.split_of(p.number) == name] for name in SPLITS
+    }
+    check_counts(spec, {name: sum(p.file.rows for p in by_split[name]) for name in SPLITS})
+    for text in class_notes(by_split, classes):
+        run.events.note(text)
+    dataset = Dataset(
+        directory=directory,
+        fingerprint=print_,
+        source=spec.source,
+        task=spec.task,
+        features=spec.features,
+        label=spec.label,
+        key=spec.key,
+        weight=spec.weight,
+        keep=spec.keep,
+        width=width,
+        classes=classes,
+        preprocessing=fitted,
+        splits={name: tuple(part.file for part in by_split[name]) for name in SPLITS},
+    )
+    dataset.write()
+    return dataset
+
+
 def fingerprint(spec: Prepare, found: Survey) -> str:
     """A digest of the rows, in any order, and of the settings that shape the dataset."""
-    settings = spec.to_mapping()
-    for name in ("run_dir", "source", "format"):
-        del settings[name]
+    settings = {name: v for name, v in spec.to_mapping().items() if name not in _NOT_CONTENT}
     made_from = {
         "format": FORMAT,
         "rows": found.rows,
         "content": found.content,
+        "bad": sorted(found.faults.counts.items()),
         "settings": settings,
     }
     return hashlib.sha256(store.to_json(made_from)).hexdigest()
+
+
+def check_keys(spec: Prepare, rows: DataFrame, found: Survey) -> None:
+    """Raise `JobError` when a key comes twice where its rows may be in two splits.
+
+    A split by hash brings equal keys together, and the writer sees them side by side.
+    """
+    if spec.key is None or (spec.split_by == "hash" and not spec.stratify):
+        return
+    twice = rows.groupBy(KEY).count().filter("count > 1")
+    examples = [row[KEY] for row in twice.orderBy(KEY).limit(3).collect()]
+    if examples:
+        raise repeats(spec, rows.count() - rows.select(KEY).distinct().count(), found, examples)
 
 
 def check_parts(parts: list[Part], found: Survey, spec: Prepare) -> None:
     """Raise `JobError` when keys repeat, or what was written is not what the survey read."""
     repeated = [key for part in parts for key in part.repeated]
     if spec.key is not None and repeated:
-        raise JobError(
-            f"key column {spec.key!r} does not tell rows apart: {sum(p.repeats for p in parts)} of "
-            f"{found.rows} rows repeat a key, such as {', '.join(map(repr, repeated[:3]))}.",
-            "Remove the repeated rows, or name another key, or none to go by content.",
-        )
+        raise repeats(spec, sum(p.repeats for p in parts), found, repeated[:3])
     written = sum(part.file.rows for part in parts)
     if written != found.rows - found.faults.rows:
         raise changed(f"{found.rows - found.faults.rows} good rows at first, {written} later")
     if not found.faults.rows and sum(part.content for part in parts) % 2**64 != found.content:
         raise changed(f"{written} rows both times, but not the same")
+
+
+def repeats(spec: Prepare, count: int, found: Survey, keys: list[str]) -> JobError:
+    """The error for keys that come twice."""
+    return JobError(
+        f"key column {spec.key!r} does not tell rows apart: {count} of {found.rows} rows repeat a "
+        f"key, such as {', '.join(map(repr, keys))}.",
+        "Remove the repeated rows, or name another key, or none to go by content.",
+    )
 
 
 def class_notes(by_split: dict[str, list[Part]], classes: tuple[str | int, ...]) -> list[str]:

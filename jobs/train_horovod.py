@@ -17,14 +17,14 @@ import functools
 import sys
 from typing import Any
 
-from trainyard import __version__, networks, tracking
+from trainyard import __version__, networks, store, tracking
 from trainyard.dataset import Dataset
 from trainyard.horovod.launch import BarrierLauncher
 from trainyard.horovod.loader import check_rows
 from trainyard.horovod.rank import LaunchSettings
 from trainyard.horovod.train import TrainResult, train
 from trainyard.job import Run, run_job
-from trainyard.layout import MODEL, join
+from trainyard.layout import MODEL, PREPROCESSING, join
 from trainyard.models import ModelMeta, save_model
 from trainyard.session import spark_session
 from trainyard.specs import TrainHorovod
@@ -32,6 +32,7 @@ from trainyard.specs import TrainHorovod
 
 def check(spec: TrainHorovod, dataset: Dataset) -> None:
     """Refuse what the ranks would stumble over, before they start."""
+    dataset.check_files("train", "validation")
     check_rows(dataset.rows("train"), ranks=spec.ranks, batch_size=spec.batch_size)
     network = networks.build(spec.network, spec.network_params)
     networks.check_fit(
@@ -64,16 +65,21 @@ def store_model(spec: TrainHorovod, dataset: Dataset, trained: TrainResult) -> M
         network=spec.network,
         network_params=spec.network_params,
         input_shape=spec.input_shape,
+        task=dataset.task,
         features=dataset.features,
         key=dataset.key,
         label=dataset.label,
         classes=dataset.classes,
         width=dataset.width,
+        preprocessing=dataset.preprocessing,
         dataset_fingerprint=dataset.fingerprint,
         settings=spec.to_mapping(),
         versions=versions(),
     )
-    return save_model(join(spec.run_dir, MODEL), trained.state, meta)
+    directory = join(spec.run_dir, MODEL)
+    if dataset.preprocessing is not None:
+        store.copy(join(dataset.directory, PREPROCESSING), join(directory, PREPROCESSING))
+    return save_model(directory, trained.state, meta)
 
 
 def versions() -> dict[str, str]:

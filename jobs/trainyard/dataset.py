@@ -1,7 +1,14 @@
 """A prepared dataset: split Parquet files and the dataset.json that makes them one.
 
-Each file has three columns, whatever the source's were called: `key` (string), `features`
-(array<float>, all of one width) and `label` (long, an index into `classes`).
+Each file has these columns, whatever the source's were called:
+
+    key         string
+    features    array<float>, all of one width: what a network takes
+    label       long, an index into `classes`; for a regression double, the value itself
+    weight      double, where there is a weight column
+    keep        array<string>, one text for each column of `keep`, in its order, if any
+    values      array<double>     what `features` was made from, where preprocessing was fitted:
+    categories  array<string>     numbers and categories as the source had them
 """
 
 from __future__ import annotations
@@ -17,6 +24,13 @@ from trainyard.layout import DATASET, join
 KEY = "key"
 FEATURES = "features"
 LABEL = "label"
+WEIGHT = "weight"
+KEEP = "keep"
+VALUES = "values"
+CATEGORIES = "categories"
+
+CLASSIFICATION = "classification"
+REGRESSION = "regression"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +54,37 @@ class DataFile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """Preprocessing that was fitted on a training split, and stored with what uses it.
+
+    Attributes:
+        numbers: the source's columns of numbers, or the one of arrays or vectors.
+        categories: the source's columns of categories.
+        values: how many numbers a row has before it.
+        width: how many it has after it.
+        imputation: how missing numbers are filled in: `none`, `mean` or `median`.
+        scaling: how numbers are scaled: `none`, `standard`, `minmax` or `robust`.
+        sha256: digest of its stored files.
+    """
+
+    numbers: tuple[str, ...]
+    categories: tuple[str, ...]
+    values: int
+    width: int
+    imputation: str
+    scaling: str
+    sha256: str
+
+    @classmethod
+    def from_mapping(cls, described: dict[str, Any] | None) -> Self | None:
+        """What `dataclasses.asdict` made of it, or None."""
+        if described is None:
+            return None
+        tuples = {name: tuple(described[name]) for name in ("numbers", "categories")}
+        return cls(**{**described, **tuples})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Dataset:
     """What dataset.json says.
 
@@ -47,23 +92,37 @@ class Dataset:
         directory: where the dataset lies; not written.
         fingerprint: digest of the source's data and the settings that made the dataset.
         source: what it was made from.
+        task: `classification` or `regression`.
         features: the source's feature columns, in order.
         label: the source's label column.
         key: the source's key column, if it has one.
+        weight: the source's weight column, if it has one.
+        keep: the source's columns that were carried along as texts.
         width: length of each row's features.
-        classes: the source's label values; a row's label is an index into them.
+        classes: the source's label values; a row's label is an index into them; empty for a
+            regression.
+        preprocessing: what `features` was made with, if anything.
         splits: the files of train, validation and test.
     """
 
     directory: str
     fingerprint: str
     source: str
+    task: str = CLASSIFICATION
     features: tuple[str, ...]
     label: str
     key: str | None
+    weight: str | None = None
+    keep: tuple[str, ...] = ()
     width: int
     classes: tuple[str | int, ...]
+    preprocessing: Fitted | None = None
     splits: dict[str, tuple[DataFile, ...]]
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a network gives for a row: a score for each class, or the value."""
+        return len(self.classes) if self.task == CLASSIFICATION else 1
 
     def rows(self, split: str) -> int:
         """Rows of a split."""
@@ -95,8 +154,9 @@ class Dataset:
                 )
                 for name, files in described.pop("splits").items()
             }
-            described["features"] = tuple(described["features"])
-            described["classes"] = tuple(described["classes"])
+            for name in ("features", "keep", "classes"):
+                described[name] = tuple(described[name])
+            described["preprocessing"] = Fitted.from_mapping(described["preprocessing"])
             return cls(directory=directory, splits=splits, **described)
         except FileNotFoundError as error:
             raise JobError(
@@ -107,3 +167,20 @@ class Dataset:
             raise JobError(
                 f"{uri!r} does not describe a dataset: {error!r}.", "Run the prepare job again."
             ) from error
+
+    def check_files(self, *splits: str) -> None:
+        """Raise `JobError` when a file of these splits, or of any, is not as dataset.json says.
+
+        Compares each file's size with dataset.json; readers compare row groups and checksums.
+        """
+        for split in splits or self.splits:
+            for file in self.splits[split]:
+                uri = join(self.directory, file.path)
+                found = store.size(uri)
+                if found != file.bytes:
+                    has = "is not there" if found is None else f"has {found} bytes"
+                    raise JobError(
+                        f"the file {uri!r} of the dataset {has}, where {DATASET} says "
+                        f"{file.bytes} bytes and {file.rows} rows.",
+                        "Run the prepare job again, into a new directory.",
+                    )

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from trainyard.dataset import FEATURES, KEY, LABEL, Dataset
 from trainyard.errors import JobError
 from trainyard.metrics import Metric, macro, mean, wilson
-from trainyard.parts import UNITS, lists, matrix, read_units, units
+from trainyard.parts import UNITS, lists, matrix, read_units, schema_of, units
 from trainyard.scoring import Shipped
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def score(
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         scorers = {name: shipped.scorer() for name, shipped in models.items()}
-        for batch in read_units(batches):
+        for batch in read_units(batches, schema_of(dataset)):
             features = matrix(batch.column(FEATURES), dataset.width)
             labels = batch.column(LABEL).to_numpy()
             columns: dict[str, Any] = {KEY: batch.column(KEY), LABEL: labels.astype(np.float64)}
@@ -156,7 +156,7 @@ def mistakes(
     wanted = {row[KEY] for row in rows}
 
     def pick(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in read_units(batches):
+        for batch in read_units(batches, schema_of(dataset)):
             chosen = pa.array([key in wanted for key in batch.column(KEY).to_pylist()])
             yield batch.select([KEY, FEATURES]).filter(chosen)
 

@@ -6,7 +6,7 @@
         deaths/...json          how a worker died, in its own words
         failure.json            why the last attempt failed
         result.json             the manifest; written last
-        data/ model/ report/ checkpoints/ predictions/     what the jobs make
+        data/ model/ report/ checkpoints/ predictions/ quarantine/     what the jobs make
 
 A run directory may lie on any filesystem that fsspec knows (`file`, `s3`, `abfs`, ...). Only the
 standard library is imported here.
@@ -25,10 +25,12 @@ DEATHS = "deaths"
 
 DATA = "data"
 DATASET = "dataset.json"
+PREPROCESSING = "preprocessing"
 MODEL = "model"
 CHECKPOINTS = "checkpoints"
 REPORT = "report"
 PREDICTIONS = "predictions"
+QUARANTINE = "quarantine"
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _READABLE = 60

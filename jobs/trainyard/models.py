@@ -18,7 +18,7 @@ from safetensors.torch import load, save
 from torch import nn
 
 from trainyard import networks, registry, store
-from trainyard.dataset import Dataset
+from trainyard.dataset import CLASSIFICATION, Dataset, Fitted
 from trainyard.errors import JobError
 from trainyard.layout import join
 
@@ -34,11 +34,14 @@ class ModelMeta:
         network: import path of the network's class, as module:Class.
         network_params: keyword arguments of the class.
         input_shape: shape of one row's features, as the network takes them.
+        task: `classification` or `regression`.
         features: the source's feature columns, in order.
         key: the source's key column, if it had one.
         label: the source's label column.
         classes: the label values; the network gives one score for each.
         width: numbers in a row's features.
+        preprocessing: what makes a row's features of the source's columns, if anything; its files
+            lie beside the weights.
         weights_sha256: digest of the weights' file; `save_model` fills it in.
         dataset_fingerprint: the dataset on which the model was trained.
         settings: the training's settings.
@@ -48,11 +51,13 @@ class ModelMeta:
     network: str
     network_params: dict[str, Any]
     input_shape: tuple[int, ...]
+    task: str = CLASSIFICATION
     features: tuple[str, ...]
     key: str | None
     label: str
     classes: tuple[str | int, ...]
     width: int
+    preprocessing: Fitted | None = None
     weights_sha256: str = ""
     dataset_fingerprint: str
     settings: dict[str, Any]
@@ -60,7 +65,10 @@ class ModelMeta:
 
     def check_dataset(self, dataset: Dataset) -> None:
         """Raise `JobError` when a dataset's rows are not what the model was trained on."""
-        for name in ("width", "features", "label", "classes"):
+        same = ["task", "features", "label", "classes"]
+        if self.preprocessing is None and dataset.preprocessing is None:
+            same.append("width")
+        for name in same:
             mine, theirs = getattr(self, name), getattr(dataset, name)
             if mine != theirs:
                 raise JobError(
@@ -75,9 +83,11 @@ class StoredModel:
     """A model as it is stored; small enough to travel to every worker.
 
     Attributes:
+        directory: where it was read from.
         weights: content of the weights' file.
     """
 
+    directory: str
     meta: ModelMeta
     weights: bytes
 
@@ -88,7 +98,10 @@ class StoredModel:
         Raises:
             JobError: it is not there, or does not match its own meta.json.
         """
-        return cls(meta=_read_meta(directory), weights=_read_weights(directory))._checked(directory)
+        stored = cls(
+            directory=directory, meta=_read_meta(directory), weights=_read_weights(directory)
+        )
+        return stored._checked(directory)
 
     def _checked(self, directory: str) -> Self:
         if hashlib.sha256(self.weights).hexdigest() != self.meta.weights_sha256:
@@ -188,7 +201,8 @@ def _read_meta(directory: str) -> ModelMeta:
         tuples: dict[str, Any] = {
             name: tuple(values.pop(name)) for name in ("input_shape", "features", "classes")
         }
-        return ModelMeta(**tuples, **values)
+        fitted = Fitted.from_mapping(values.pop("preprocessing"))
+        return ModelMeta(**tuples, **values, preprocessing=fitted)
     except FileNotFoundError as error:
         raise JobError(
             f"setting 'model' is {directory!r}: there is no {META}.",

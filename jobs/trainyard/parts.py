@@ -13,18 +13,55 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 
 from trainyard import store
-from trainyard.dataset import FEATURES, KEY, LABEL, DataFile, Dataset
+from trainyard.dataset import (
+    CATEGORIES,
+    FEATURES,
+    KEEP,
+    KEY,
+    LABEL,
+    REGRESSION,
+    VALUES,
+    WEIGHT,
+    DataFile,
+    Dataset,
+)
 from trainyard.errors import JobError
 from trainyard.layout import join
 
-SCHEMA = pa.schema(
-    [
-        pa.field(KEY, pa.string()),
-        pa.field(FEATURES, pa.list_(pa.float32())),
-        pa.field(LABEL, pa.int64()),
-    ]
-)
-"""Schema of a prepared dataset's files."""
+_TYPES = {
+    KEY: pa.string(),
+    FEATURES: pa.list_(pa.float32()),
+    LABEL: pa.int64(),
+    WEIGHT: pa.float64(),
+    KEEP: pa.list_(pa.string()),
+    VALUES: pa.list_(pa.float64()),
+    CATEGORIES: pa.list_(pa.string()),
+}
+
+
+def file_schema(
+    *, task: str, has_weight: bool = False, has_keep: bool = False, is_preprocessed: bool = False
+) -> pa.Schema:
+    """The columns of a prepared dataset's files; see `dataset`."""
+    types = dict(_TYPES)
+    if task == REGRESSION:
+        types[LABEL] = pa.float64()
+    absent = {
+        *((WEIGHT,) if not has_weight else ()),
+        *((KEEP,) if not has_keep else ()),
+        *((VALUES, CATEGORIES) if not is_preprocessed else ()),
+    }
+    return pa.schema([pa.field(name, kind) for name, kind in types.items() if name not in absent])
+
+
+def schema_of(dataset: Dataset) -> pa.Schema:
+    """The columns of a dataset's files."""
+    return file_schema(
+        task=dataset.task,
+        has_weight=dataset.weight is not None,
+        has_keep=bool(dataset.keep),
+        is_preprocessed=dataset.preprocessing is not None,
+    )
 
 
 class PartWriter:
@@ -48,7 +85,7 @@ class PartWriter:
             fs, path = store.filesystem(self._uri)
             fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._file = fs.open(path, "wb")
-            self._writer = pq.ParquetWriter(self._file, self._schema)
+            self._writer = pq.ParquetWriter(self._file, self._schema, write_page_checksum=True)
         return self
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -89,8 +126,8 @@ class PartWriter:
 def lists(matrix: np.ndarray[Any, Any]) -> pa.Array:
     """A matrix as a column of lists of the same type."""
     flat = pa.array(np.ascontiguousarray(matrix).reshape(-1))
-    fixed = pa.FixedSizeListArray.from_arrays(flat, matrix.shape[1])
-    return fixed.cast(pa.list_(flat.type))
+    rows, width = matrix.shape
+    return pa.ListArray.from_arrays(np.arange(rows + 1, dtype=np.int32) * width, flat)
 
 
 def task_attempt() -> tuple[int, int]:
@@ -133,25 +170,28 @@ def units(dataset: Dataset, split: str) -> list[Unit]:
     ]
 
 
-def read_units(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def read_units(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Read the row groups that batches of units name, one at a time.
+
+    Args:
+        batches: units.
+        schema: the columns to read.
 
     Raises:
         JobError: a file is gone or does not match dataset.json.
     """
     for batch in batches:
         for unit in batch.to_pylist():
-            yield from _read_group(**unit).to_batches()
+            yield from _read_group(schema=schema, **unit).to_batches()
 
 
-def _read_group(path: str, row_group: int, rows: int) -> pa.Table:
+def _read_group(path: str, row_group: int, rows: int, schema: pa.Schema) -> pa.Table:
     try:
         fs, name = store.filesystem(path)
-        with fs.open(name, "rb") as file:
-            table = (
-                pq.ParquetFile(file).read_row_group(row_group, columns=SCHEMA.names).cast(SCHEMA)
-            )
-    except (OSError, pa.ArrowException, IndexError, ValueError) as error:
+        with fs.open(name, "rb") as source:
+            file = pq.ParquetFile(source, page_checksum_verification=True)
+            table = file.read_row_group(row_group, columns=schema.names).cast(schema)
+    except (OSError, pa.ArrowException, IndexError, KeyError, ValueError) as error:
         raise _changed(path, row_group, str(error)) from error
     if table.num_rows != rows:
         raise _changed(path, row_group, f"it has {table.num_rows} rows, not {rows}")

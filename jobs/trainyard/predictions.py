@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from trainyard.dataset import KEY
 from trainyard.errors import JobError
+from trainyard.faults import Faults
 from trainyard.models import ModelIdentity, ModelMeta
 from trainyard.parts import PartWriter, lists, task_attempt
 from trainyard.rows import Batch, Layout
 from trainyard.scoring import Scorer, Shipped
-from trainyard.survey import Faults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,11 +53,13 @@ class Written:
         paths: the files, relative to their directory.
         rows: predictions in them.
         faults: rows that could not be scored.
+        unseen: rows with a category that is missing or that no training row had.
     """
 
     paths: list[str]
     rows: int
     faults: Faults
+    unseen: int
 
 
 def write_predictions(
@@ -73,23 +75,25 @@ def write_predictions(
         scorer = model.scorer()
         schema = output_schema(scorer.meta)
         partition, attempt = task_attempt()
-        faults = Faults()
+        faults, unseen = Faults(), 0
         path = f"{target.prefix}-{partition:05d}-{attempt}.parquet"
         with PartWriter(target.directory, path, schema, _ROW_GROUP_ROWS) as part:
             for batch in batches(given):
                 faults.add(batch, layout)
+                unseen += batch.unseen
                 part.write(scored(batch, scorer, target, schema))
-        written = [part.written.path, part.written.rows, faults.to_json()]
+        written = [part.written.path, part.written.rows, faults.to_json(), unseen]
         yield pa.record_batch({"written": [json.dumps(written)]})
 
     reports = [json.loads(row["written"]) for row in frame.mapInArrow(work, _REPORT).collect()]
     faults = Faults()
-    for _, _, found in reports:
+    for _, _, found, _ in reports:
         faults.merge(Faults.from_json(found))
     return Written(
-        paths=[path for path, _, _ in reports],
-        rows=sum(rows for _, rows, _ in reports),
+        paths=[path for path, *_ in reports],
+        rows=sum(rows for _, rows, *_ in reports),
         faults=faults,
+        unseen=sum(unseen for *_, unseen in reports),
     )
 
 
@@ -116,7 +120,7 @@ def scored(batch: Batch, scorer: Scorer, target: Target, schema: pa.Schema) -> p
     """
     good = batch.good
     keys = batch.keys.take(pa.array(good))
-    logs = scorer.log_probabilities(batch.features[good])
+    logs = scorer.log_probabilities(batch.values[good].astype(np.float32))
     broken = np.flatnonzero(~np.isfinite(logs.sum(axis=1)))
     if len(broken):
         raise JobError(

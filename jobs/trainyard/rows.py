@@ -1,8 +1,7 @@
-"""What a row is: features, label and key in one form, and the one place that says why a row is bad.
+"""What a row is, in Spark's Python workers: numbers, categories, a key, and why a row is bad.
 
-`canonical` runs in Spark's JVM and gives any table the same columns; `classify` runs in its Python
-workers and turns a batch of those columns into a matrix, with a reason for each row that cannot be
-used. Preparing and predicting share both, so that training and serving cannot differ.
+`classify` turns a batch of `canonical` rows into a matrix, with a reason for each row that cannot
+be used. Preparing and predicting share both, so that training and serving cannot differ.
 """
 
 from __future__ import annotations
@@ -10,42 +9,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    NumericType,
-    StringType,
-    TimestampType,
-)
 
-from trainyard.errors import JobError
-from trainyard.sources import Table, column
+from trainyard.dataset import CATEGORIES, CLASSIFICATION, KEY, VALUES
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-VALUES = "values"
-LABEL = "label"
-KEY = "key"
+BY = "by"
+FAULT = "fault"
 CONTENT = "content"
-MALFORMED = "malformed"
-
-
-LabelKind = Literal["number", "string", "untyped"]
-"""What a label column holds; a file of text does not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,16 +27,37 @@ class Layout:
     """Which of a table's columns make a row.
 
     Attributes:
-        features: feature columns, in order.
-        width: numbers in a row's features.
+        numbers: feature columns of numbers, in order, or the one of arrays or vectors.
+        categories: feature columns of categories, in order.
+        width: numbers in a row, categories apart.
+        missing: whether a number may be missing, since it will be imputed.
         label: label column, if rows have one.
+        task: what the label is: `classification` or `regression`.
         key: key column; without it a row is known by a digest of its features.
+        weight: weight column, if rows have one.
+        keep: columns to carry along.
+        split_by: what decides on a row's split: `hash`, `time` or `column`.
+        split_column: the column of times or names for it.
     """
 
-    features: tuple[str, ...]
+    numbers: tuple[str, ...]
+    categories: tuple[str, ...] = ()
     width: int
-    label: str | None
-    key: str | None
+    missing: bool = False
+    label: str | None = None
+    task: str = CLASSIFICATION
+    key: str | None = None
+    weight: str | None = None
+    keep: tuple[str, ...] = ()
+    split_by: str = "hash"
+    split_column: str | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column, once."""
+        single = (self.label, self.key, self.weight, self.split_column)
+        named = [*self.numbers, *self.categories, *filter(None, single), *self.keep]
+        return list(dict.fromkeys(named))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,112 +65,80 @@ class Batch:
     """A batch of rows in which each is usable or has a reason why not.
 
     Attributes:
-        features: float32 [rows, width]; a bad row's numbers mean nothing.
-        labels: label texts; null in tables without labels.
+        values: float64 or float32 [rows, width]; a bad row's numbers mean nothing, and NaN is a
+            missing number.
         keys: key texts.
         faults: reason of each bad row, by its position.
+        unseen: how many of the usable rows have a category that no training row had.
     """
 
-    features: np.ndarray[Any, Any]
-    labels: pa.Array
+    values: np.ndarray[Any, Any]
     keys: pa.Array
     faults: dict[int, str]
+    unseen: int = 0
 
     @property
     def good(self) -> np.ndarray[Any, Any]:
         """Positions of the usable rows."""
-        return np.setdiff1d(np.arange(len(self.features)), np.fromiter(self.faults, np.int64))
-
-
-def canonical(
-    table: Table, features: Sequence[str], label: str | None, key: str | None
-) -> DataFrame:
-    """A table's rows as `values` (array<double>), `label`, `key`, `malformed` and `content`.
-
-    `content` is a 64-bit hash of a row's features, label and key; the three before it are texts.
-
-    Raises:
-        JobError: a column's type cannot be used.
-    """
-    frame = table.frame.select(
-        _values(table, features).alias(VALUES),
-        (_label_text(table, label) if label else F.lit(None).cast("string")).alias(LABEL),
-        (_key_text(table, key) if key else F.lit(None).cast("string")).alias(KEY),
-        (column(table.malformed) if table.malformed else F.lit(None).cast("string")).alias(
-            MALFORMED
-        ),
-    )
-    return frame.withColumn(CONTENT, F.xxhash64(VALUES, LABEL, KEY))
-
-
-def label_kind(table: Table, label: str) -> LabelKind:
-    """What a table's label column holds."""
-    if table.textual:
-        return "untyped"
-    return "string" if isinstance(table.frame.schema[label].dataType, StringType) else "number"
-
-
-def common_width(rows: DataFrame, features: Sequence[str]) -> int:
-    """How many numbers most rows have, 1 at least; reads the table for a column of arrays."""
-    if len(features) > 1:
-        return len(features)
-    counts = rows.groupBy(F.size(VALUES).alias("width")).count().filter("width >= 0")
-    top = counts.orderBy(F.desc("count"), F.desc("width")).head()
-    return max(1, int(top["width"])) if top else 1
+        return np.setdiff1d(np.arange(len(self.values)), np.fromiter(self.faults, np.int64))
 
 
 def classify(batch: pa.RecordBatch, layout: Layout) -> Batch:
     """Turn a batch of `canonical` rows into numbers, and say of each bad row why it is bad."""
-    features, faults = _assemble(batch.column(VALUES), layout)
+    values, faults = _assemble(batch.column(VALUES), layout)
     keys = batch.column(KEY)
     if layout.key is None:
-        keys = pa.array([content_key(row) for row in features], pa.string())
-    else:
-        faults |= dict.fromkeys(_positions(keys.is_null()), f"key {layout.key!r} is null")
-    if layout.label is not None:
-        faults |= dict.fromkeys(
-            _positions(batch.column(LABEL).is_null()), f"label {layout.label!r} is null"
+        texts = batch.column(CATEGORIES).to_pylist() if layout.categories else [()] * len(values)
+        keys = pa.array(
+            [content_key(row, text) for row, text in zip(values, texts, strict=True)], pa.string()
         )
-    broken = _positions(batch.column(MALFORMED).is_valid())
-    faults |= dict.fromkeys(broken, "the line is malformed")
-    return Batch(features=features, labels=batch.column(LABEL), keys=keys, faults=faults)
+    told = batch.column(FAULT)
+    faults |= {row: told[row].as_py() for row in _positions(told.is_valid())}
+    return Batch(values=values, keys=keys, faults=faults)
 
 
-def content_key(features: np.ndarray[Any, Any]) -> str:
-    """The key of a row that has none: a digest of its float32 features."""
-    return hashlib.blake2b(features.tobytes(), digest_size=16).hexdigest()
+def content_key(values: np.ndarray[Any, Any], categories: Sequence[str | None] = ()) -> str:
+    """The key of a row that has none: a digest of its numbers, as float32, and its categories."""
+    digest = hashlib.blake2b(values.astype(np.float32).tobytes(), digest_size=16)
+    if categories:
+        digest.update(repr(categories).encode())
+    return digest.hexdigest()
 
 
-def _assemble(values: pa.Array, layout: Layout) -> tuple[np.ndarray[Any, Any], dict[int, str]]:
-    lengths = pc.list_value_length(values)
+def _assemble(given: pa.Array, layout: Layout) -> tuple[np.ndarray[Any, Any], dict[int, str]]:
+    lengths = pc.list_value_length(given)
     fits = pc.fill_null(pc.equal(lengths, layout.width), False)
-    features = np.zeros((len(values), layout.width), np.float32)
-    fitting = values.filter(fits).flatten().to_numpy(zero_copy_only=False)
-    with np.errstate(over="ignore"):
-        features[fits.to_numpy(zero_copy_only=False)] = fitting.reshape(-1, layout.width)
+    values = np.zeros((len(given), layout.width), np.float64)
+    fitting = given.filter(fits).flatten().to_numpy(zero_copy_only=False)
+    values[fits.to_numpy(zero_copy_only=False)] = fitting.reshape(
+        pc.sum(fits).as_py() or 0, layout.width
+    )
     faults = {
         row: _length_fault(layout, lengths[row].as_py()) for row in _positions(pc.invert(fits))
     }
-    finite = np.isfinite(features)
-    for row in np.flatnonzero(~finite.all(axis=1)).tolist():
-        position = int(np.argmin(finite[row]))
-        faults[row] = _value_fault(layout, position, values[row].values[position].as_py())
-    return features, faults
+    with np.errstate(over="ignore"):
+        usable = np.isfinite(values.astype(np.float32))
+    if layout.missing:
+        usable |= np.isnan(values)
+    for row in np.flatnonzero(~usable.all(axis=1)).tolist():
+        position = int(np.argmin(usable[row]))
+        faults[row] = _value_fault(layout, position, given[row].values[position].as_py())
+    return values, faults
 
 
 def _length_fault(layout: Layout, length: int | None) -> str:
-    name = layout.features[0]
+    name = layout.numbers[0]
     if length is None:
         return f"feature {name!r} is null"
     return f"feature {name!r} has {length} numbers instead of {layout.width}"
 
 
 def _value_fault(layout: Layout, position: int, value: float | None) -> str:
-    name = layout.features[position if len(layout.features) > 1 else 0]
+    name = layout.numbers[position if len(layout.numbers) > 1 else 0]
     if value is None:
         return (
             f"feature {name!r} is null"
-            if layout.width == len(layout.features)
+            if layout.width == len(layout.numbers)
             else f"feature {name!r} holds a null"
         )
     if value != value:
@@ -187,78 +150,3 @@ def _value_fault(layout: Layout, position: int, value: float | None) -> str:
 
 def _positions(mask: pa.Array) -> list[int]:
     return np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist()
-
-
-def _values(table: Table, features: Sequence[str]) -> Column:
-    types = {name: table.frame.schema[name].dataType for name in features}
-    kind = types[features[0]] if len(features) == 1 else None
-    if isinstance(kind, ArrayType):
-        return _array(features[0], kind)
-    if _is_vector(kind):
-        return _vector(features[0])
-    return F.array(*(_number(table, name, types[name]) for name in features))
-
-
-def _array(name: str, kind: ArrayType) -> Column:
-    if not isinstance(kind.elementType, NumericType | BooleanType):
-        raise _feature_type(name, kind, "Use arrays of numbers.")
-    return column(name).cast("array<double>")
-
-
-def _vector(name: str) -> Column:
-    from pyspark.ml.functions import vector_to_array
-
-    # The conversion raises on a null vector, which is to become a fault of its row alone.
-    return F.when(column(name).isNotNull(), vector_to_array(column(name)))
-
-
-def _is_vector(kind: DataType | None) -> bool:
-    from pyspark.ml.linalg import VectorUDT
-
-    return isinstance(kind, VectorUDT)
-
-
-def _number(table: Table, name: str, kind: DataType) -> Column:
-    if table.textual:
-        # Text that is no number becomes NaN, so that it is told from a value that is missing.
-        number = F.coalesce(column(name).try_cast("double"), F.lit(float("nan")))
-        return F.when(column(name).isNotNull(), number)
-    if isinstance(kind, BooleanType):
-        return column(name).cast("int").cast("double")
-    if isinstance(kind, NumericType):
-        return column(name).cast("double")
-    fix = "Make it a number, or leave the column out."
-    if isinstance(kind, ArrayType) or _is_vector(kind):
-        fix = "A column of arrays or vectors must be the only feature; assemble the others into it."
-    raise _feature_type(name, kind, fix)
-
-
-def _feature_type(name: str, kind: DataType, fix: str) -> JobError:
-    return JobError(f"feature column {name!r} has the type {kind.simpleString()}.", fix)
-
-
-def _label_text(table: Table, name: str) -> Column:
-    kind = table.frame.schema[name].dataType
-    if isinstance(kind, BooleanType):
-        return column(name).cast("int").cast("string")
-    if isinstance(kind, DecimalType | DoubleType | FloatType):
-        # 3.0 is class 3; what has a fraction stays as it is and is refused later.
-        number = column(name).cast("double")
-        whole = F.when(number % 1 == 0, number.try_cast("bigint").cast("string"))
-        return F.when(~F.isnan(number), F.coalesce(whole, number.cast("string")))
-    if isinstance(kind, IntegralType | StringType):
-        return column(name).cast("string")
-    raise JobError(
-        f"label column {name!r} has the type {kind.simpleString()}.",
-        "Use a column of whole numbers, texts or booleans.",
-    )
-
-
-def _key_text(table: Table, name: str) -> Column:
-    kind = table.frame.schema[name].dataType
-    if not isinstance(kind, NumericType | StringType | DateType | TimestampType):
-        raise JobError(
-            f"key column {name!r} has the type {kind.simpleString()}.",
-            "Use a column of whole numbers or texts.",
-        )
-    return column(name).cast("string")

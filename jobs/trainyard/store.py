@@ -56,6 +56,16 @@ def exists(uri: str) -> bool:
     return bool(fs.exists(path))
 
 
+def size(uri: str) -> int | None:
+    """Bytes of an object, or None where none is."""
+    fs, path = filesystem(uri)
+    fs.invalidate_cache()
+    try:
+        return int(fs.size(path))
+    except FileNotFoundError:
+        return None
+
+
 def read_bytes(uri: str) -> bytes:
     """The whole object.
 
@@ -145,6 +155,13 @@ def write_json(uri: str, value: Any) -> None:
 def to_json(value: Any) -> bytes:
     """A value as JSON that every reader accepts."""
     return json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False).encode() + b"\n"
+
+
+def copy(source: str, target: str) -> None:
+    """Copy all objects under a directory into another one, on any two filesystems."""
+    fs, root = filesystem(source)
+    for path in fs.find(root):
+        write_bytes(join(target, path.removeprefix(root)), bytes(fs.cat_file(path)))
 
 
 def remove(uri: str) -> None:

@@ -13,77 +13,53 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from trainyard.canonical import LabelKind
+from trainyard.dataset import CATEGORIES, CLASSIFICATION, LABEL
 from trainyard.errors import JobError
-from trainyard.rows import CONTENT, Batch, LabelKind, Layout, classify
+from trainyard.faults import Faults
+from trainyard.rows import CONTENT, Batch, Layout, classify
 
 MAX_CLASSES = 10_000
-"""Distinct labels above which a column is no set of classes."""
-
-_EXAMPLES = 3
-_KINDS = 5
-_EXACT = 2.0**24
-_EPOCH_MS = (946_684_800_000.0, 4_102_444_800_000.0)
-"""The years 2000 to 2100 in epoch milliseconds."""
+"""Distinct labels above which a column is no set of classes, and likewise values of a category."""
 
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)(\.0*)?")
 
 
-@dataclass(kw_only=True)
-class Faults:
-    """Bad rows by what is wrong with them.
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """What the numbers at one place of the good rows are.
 
     Attributes:
-        counts: rows with each fault.
-        examples: some of the rows with each fault.
+        low: the least; NaN where all are missing.
+        high: the greatest.
+        whole: whether all are whole numbers.
+        missing: how many are missing.
     """
 
-    counts: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[str]] = field(default_factory=dict)
+    low: float
+    high: float
+    whole: bool
+    missing: int
 
-    @property
-    def rows(self) -> int:
-        """Rows with a fault; a row has one at most."""
-        return self.counts.total()
-
-    def add(self, batch: Batch, layout: Layout) -> None:
-        """Take a batch's bad rows in."""
-        for row, fault in batch.faults.items():
-            self._count(fault, 1, [_example(batch, row, layout)])
-
-    def merge(self, other: Faults) -> None:
-        """Take in the faults of other rows."""
-        for fault, count in other.counts.items():
-            self._count(fault, count, other.examples[fault])
-
-    def _count(self, fault: str, count: int, examples: list[str]) -> None:
-        self.counts[fault] += count
-        known = self.examples.setdefault(fault, [])
-        known += examples[: _EXAMPLES - len(known)]
-
-    def check(self, rows: int, source: str) -> None:
-        """Raise `JobError` when there are any, with the count and examples of each fault."""
-        if not self.rows:
-            return
-        kinds = "; ".join(
-            f"{count} where {fault} (such as {', '.join(self.examples[fault])})"
-            for fault, count in self.counts.most_common(_KINDS)
-        )
-        more = len(self.counts) - _KINDS
-        raise JobError(
-            f"{self.rows} of {rows} rows of {source!r} are bad: {kinds}"
-            + (f"; and {more} more kinds." if more > 0 else "."),
-            "Correct these rows in the source, or remove them.",
+    def join(self, other: Range) -> Range:
+        """The range of both."""
+        return Range(
+            low=float(np.fmin(self.low, other.low)),
+            high=float(np.fmax(self.high, other.high)),
+            whole=self.whole and other.whole,
+            missing=self.missing + other.missing,
         )
 
-    def to_json(self) -> str:
-        """As text that `from_json` reads."""
-        return json.dumps([self.counts, self.examples])
 
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """What `to_json` wrote."""
-        counts, examples = json.loads(text)
-        return cls(counts=Counter(counts), examples=examples)
+def range_of(values: np.ndarray[Any, Any]) -> Range:
+    """The range of some numbers, one at least."""
+    given = values[~np.isnan(values)]
+    return Range(
+        low=float(given.min()) if given.size else float("nan"),
+        high=float(given.max()) if given.size else float("nan"),
+        whole=bool((given == np.floor(given)).all()),
+        missing=int(values.size - given.size),
+    )
 
 
 @dataclass(kw_only=True)
@@ -95,30 +71,37 @@ class Survey:
         content: sum of the rows' content hashes modulo 2**64; the same in any order.
         faults: the bad rows.
         labels: good rows of each label text; no longer exact above `MAX_CLASSES` texts.
-        ranges: least and greatest value of each feature column, and whether all are whole numbers.
+        ranges: of each number in a row, by position; for a regression the label's is the last.
+        categories: good rows of each category, likewise by position.
     """
 
     rows: int = 0
     content: int = 0
     faults: Faults = field(default_factory=Faults)
     labels: Counter[str] = field(default_factory=Counter)
-    ranges: dict[str, tuple[float, float, bool]] = field(default_factory=dict)
+    ranges: list[Range] = field(default_factory=list)
+    categories: list[Counter[str]] = field(default_factory=list)
 
-    def add(self, batch: Batch, content: np.ndarray[Any, Any], layout: Layout) -> None:
-        """Take a batch in."""
-        self.rows += len(batch.features)
-        self.content = (self.content + hash_sum(content)) % 2**64
+    def add(self, given: pa.RecordBatch, layout: Layout) -> None:
+        """Take a batch of `canonical` rows in."""
+        batch: Batch = classify(given, layout)
+        self.rows += given.num_rows
+        self.content = (self.content + hash_sum(given.column(CONTENT).to_numpy())) % 2**64
         self.faults.add(batch, layout)
-        good = batch.good
+        good = pa.array(batch.good)
         if len(good) == 0:
             return
-        if len(self.labels) <= MAX_CLASSES:
-            self.labels.update(batch.labels.take(pa.array(good)).to_pylist())
-        matrix = batch.features[good]
-        columns = matrix.T if len(layout.features) > 1 else matrix.reshape(1, -1)
-        for name, values in zip(layout.features, columns, strict=True):
-            whole = bool((values == np.floor(values)).all())
-            self._range(name, (float(values.min()), float(values.max()), whole))
+        ranges = [range_of(values) for values in batch.values[batch.good].T]
+        labels = given.column(LABEL).take(good)
+        if layout.label is not None and layout.task != CLASSIFICATION:
+            ranges.append(range_of(labels.to_numpy()))
+        elif layout.label is not None:
+            _count(self.labels, labels.to_pylist())
+        categories = given.column(CATEGORIES).take(good).to_pylist() if layout.categories else []
+        counted = [
+            Counter(value or "" for value in values) for values in zip(*categories, strict=True)
+        ]
+        self._join(ranges, counted)
 
     def merge(self, other: Survey) -> None:
         """Take in what a pass over other rows found."""
@@ -126,16 +109,22 @@ class Survey:
         self.content = (self.content + other.content) % 2**64
         self.faults.merge(other.faults)
         self.labels.update(other.labels)
-        for name, found in other.ranges.items():
-            self._range(name, found)
+        self._join(other.ranges, other.categories)
 
-    def _range(self, name: str, found: tuple[float, float, bool]) -> None:
-        low, high, whole = self.ranges.get(name, found)
-        self.ranges[name] = (min(low, found[0]), max(high, found[1]), whole and found[2])
+    def _join(self, ranges: list[Range], categories: list[Counter[str]]) -> None:
+        if self.ranges and ranges:
+            pairs = zip(self.ranges, ranges, strict=True)
+            self.ranges = [mine.join(other) for mine, other in pairs]
+        self.ranges = self.ranges or ranges
+        if not self.categories:
+            self.categories = [Counter() for _ in categories]
+        for known, found in zip(self.categories, categories, strict=bool(categories)):
+            _count(known, found)
 
     def to_json(self) -> str:
         """As text that `from_json` reads."""
-        return json.dumps(vars(self) | {"faults": self.faults.to_json()})
+        ranges = [(r.low, r.high, r.whole, r.missing) for r in self.ranges]
+        return json.dumps(vars(self) | {"faults": self.faults.to_json(), "ranges": ranges})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -143,8 +132,17 @@ class Survey:
         values = json.loads(text)
         values["faults"] = Faults.from_json(values["faults"])
         values["labels"] = Counter(values["labels"])
-        values["ranges"] = {name: tuple(found) for name, found in values["ranges"].items()}
+        values["categories"] = [Counter(counted) for counted in values["categories"]]
+        values["ranges"] = [
+            Range(low=low, high=high, whole=whole, missing=missing)
+            for low, high, whole, missing in values["ranges"]
+        ]
         return cls(**values)
+
+
+def _count(known: Counter[str], found: Any) -> None:
+    if len(known) <= MAX_CLASSES:
+        known.update(found)
 
 
 def hash_sum(hashes: np.ndarray[Any, Any]) -> int:
@@ -153,34 +151,18 @@ def hash_sum(hashes: np.ndarray[Any, Any]) -> int:
 
 
 def survey(rows: DataFrame, layout: Layout) -> Survey:
-    """Read a table of `rows.canonical` once and say what is in it."""
+    """Read a table of `canonical` rows once and say what is in it."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = Survey()
         for batch in batches:
-            found.add(classify(batch, layout), batch.column(CONTENT).to_numpy(), layout)
+            found.add(batch, layout)
         yield pa.record_batch({"found": [found.to_json()]})
 
     total = Survey()
     for row in rows.mapInArrow(work, "found string").collect():
         total.merge(Survey.from_json(row["found"]))
     return total
-
-
-def check_rows(found: Survey, source: str) -> None:
-    """Raise `JobError` when a table is empty or has bad rows."""
-    if found.rows == 0:
-        raise JobError(
-            f"setting 'source' is {source!r}: it has 0 rows.", "Check the path and its files."
-        )
-    found.faults.check(found.rows, source)
-
-
-def _example(batch: Batch, row: int, layout: Layout) -> str:
-    if layout.key is not None:
-        return f"key {batch.keys[row]}"
-    numbers = ", ".join(f"{number:g}" for number in batch.features[row, :3])
-    return f"the row [{numbers}{', ...' if layout.width > 3 else ''}]"
 
 
 def class_of_each(found: Survey, label: str, kind: LabelKind) -> dict[str, str | int]:
@@ -193,41 +175,38 @@ def class_of_each(found: Survey, label: str, kind: LabelKind) -> dict[str, str |
         JobError: the labels are no classes, or there is only one.
     """
     texts = sorted(found.labels)
+    fix = "Name a column of classes as 'label', or set 'task' to regression."
     if len(texts) > MAX_CLASSES:
         raise JobError(
             f"label column {label!r} has over {MAX_CLASSES} distinct values, such as {texts[0]!r}.",
-            "Name a column of classes as 'label'.",
+            fix,
         )
     broken = [text for text in texts if not _WHOLE.fullmatch(text)]
     if kind == "number" and broken:
         raise JobError(
             f"label column {label!r} has values that are no whole numbers, such as {broken[0]}.",
-            "Name a column of classes as 'label'.",
+            fix,
         )
     as_int = kind == "number" or (kind == "untyped" and not broken)
     classes: dict[str, str | int] = {
         text: int(text.split(".")[0]) if as_int else text for text in texts
     }
     if len(set(classes.values())) < 2:
+        value = texts[0] if texts else None
         raise JobError(
-            f"label column {label!r} has one class only: {texts[0]!r} in all {found.rows} rows.",
+            f"label column {label!r} has one class only: {value!r} in all "
+            f"{found.rows - found.faults.rows} rows.",
             "Name a label with two classes or more, or check how the rows were filtered.",
         )
     return classes
 
 
-def notes(found: Survey) -> list[str]:
-    """What a reader should know of the feature columns before training on them."""
-    texts = []
-    for name, (low, high, whole) in found.ranges.items():
-        if low >= _EPOCH_MS[0] and high <= _EPOCH_MS[1]:
-            texts.append(
-                f"feature {name!r} looks like epoch milliseconds ({low:.0f} to {high:.0f}): a "
-                "32-bit float keeps them to about 2 minutes. Use differences or date parts."
-            )
-        elif whole and max(-low, high) >= _EXACT:
-            texts.append(
-                f"feature {name!r} has whole numbers up to {max(-low, high):.0f}: from "
-                f"{_EXACT:.0f} on 32-bit floats merge neighbours. Scale it, or leave out an id."
-            )
-    return texts
+def check_varies(found: Survey, label: str) -> None:
+    """Raise `JobError` when a regression's label is the same in all rows."""
+    values = found.ranges[-1]
+    if values.low == values.high:
+        raise JobError(
+            f"label column {label!r} has one value only: {values.low:g} in all "
+            f"{found.rows - found.faults.rows} rows.",
+            "Name a label that varies, or check how the rows were filtered.",
+        )

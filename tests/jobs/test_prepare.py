@@ -19,9 +19,9 @@ from job_runs import notes, run_in
 
 from prepare import prepare_dataset
 from trainyard import rundir
-from trainyard.dataset import Dataset
+from trainyard.dataset import KEY, VALUES, Dataset
 from trainyard.errors import JobError
-from trainyard.rows import CONTENT, KEY, LABEL, MALFORMED, VALUES, Layout, classify, content_key
+from trainyard.rows import FAULT, Layout, classify, content_key
 from trainyard.sparkerrors import unwrapped
 from trainyard.specs import SPLITS, Prepare
 
@@ -353,12 +353,11 @@ class TestBadRows:
         batch = pa.record_batch(
             {
                 VALUES: pa.array([[1.0, 2.0], values, [3.0, 4.0]], pa.list_(pa.float64())),
-                LABEL: pa.array(["x"] * 3),
                 KEY: pa.array(["1", "2", "3"]),
-                MALFORMED: pa.nulls(3, pa.string()),
+                FAULT: pa.nulls(3, pa.string()),
             }
         )
-        found = classify(batch, Layout(features=("a", "b"), width=2, label="y", key="id"))
+        found = classify(batch, Layout(numbers=("a", "b"), width=2, key="id"))
         column = "b" if values and len(values) == 2 and values[0] == 1 else "a"
         assert found.faults == {1: f"feature {column!r} {fault}"}
 
@@ -421,7 +420,7 @@ class TestCsv:
         source.write_text("\n".join(lines))
         message = refusal(spark, tmp_path, source)
         assert "3 of 5 rows" in message
-        assert "1 where feature 'b' is not a number (NaN) (such as key 2)" in message
+        assert "1 where feature 'b' is no number (such as key 2)" in message
         assert "1 where feature 'b' is null (such as key 3)" in message
         assert "1 where the line is malformed" in message
 
@@ -444,38 +443,35 @@ numbers = st.none() | st.floats() | st.integers(-9, 9).map(float)
         ),
         max_size=30,
     ),
-    labelled=st.booleans(),
+    missing=st.booleans(),
     keyed=st.booleans(),
 )
 def test_a_row_is_bad_exactly_when_it_cannot_be_used(
-    rows: list[tuple[Any, Any, Any]], labelled: bool, keyed: bool
+    rows: list[tuple[Any, Any, Any]], missing: bool, keyed: bool
 ) -> None:
     batch = pa.record_batch(
         {
             VALUES: pa.array([row[0] for row in rows], pa.list_(pa.float64())),
-            LABEL: pa.array([row[1] for row in rows], pa.string()),
+            FAULT: pa.array([row[1] for row in rows], pa.string()),
             KEY: pa.array([row[2] for row in rows], pa.string()),
-            MALFORMED: pa.nulls(len(rows), pa.string()),
-            CONTENT: pa.nulls(len(rows), pa.int64()),
         }
     )
-    layout = Layout(
-        features=("x",), width=2, label="y" if labelled else None, key="id" if keyed else None
-    )
+    layout = Layout(numbers=("x",), width=2, missing=missing, key="id" if keyed else None)
     found = classify(batch, layout)
 
-    def usable(values: list[float | None] | None, label: str | None, key: str | None) -> bool:
-        if values is None or len(values) != 2 or None in values:
+    def usable(values: list[float | None] | None, fault: str | None) -> bool:
+        if values is None or len(values) != 2 or fault is not None:
             return False
         with np.errstate(over="ignore"):
-            finite = bool(np.isfinite(np.array(values).astype(np.float32)).all())
-        return finite and (label is not None or not labelled) and (key is not None or not keyed)
+            numbers = np.array(values, np.float64).astype(np.float32)
+        return bool((np.isfinite(numbers) | (missing & np.isnan(numbers))).all())
 
-    good = [i for i, row in enumerate(rows) if usable(*row)]
+    good = [i for i, row in enumerate(rows) if usable(row[0], row[1])]
     assert found.good.tolist() == good
     for i in good:
-        assert found.features[i].tolist() == np.array(rows[i][0], np.float32).tolist()
-        expected = rows[i][2] if keyed else content_key(found.features[i])
+        given_row = np.array(rows[i][0], np.float64)
+        assert np.array_equal(found.values[i], given_row, equal_nan=True)
+        expected = rows[i][2] if keyed else content_key(given_row)
         assert found.keys[i].as_py() == expected
 
 

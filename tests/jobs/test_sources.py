@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trainyard.columns import column
 from trainyard.errors import JobError
-from trainyard.sources import SAMPLES, Table, column, detect_format, open_table
+from trainyard.samples import SAMPLES
+from trainyard.sources import Table, detect_format, open_table
 from trainyard.sparkerrors import unwrapped
 
 if TYPE_CHECKING:

@@ -1,0 +1,86 @@
+"""Bad rows, counted by what is wrong with them, with examples."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Self
+
+from trainyard.errors import JobError
+from trainyard.rows import Batch, Layout
+
+_EXAMPLES = 3
+_KINDS = 5
+
+
+@dataclass(kw_only=True)
+class Faults:
+    """Bad rows by what is wrong with them.
+
+    Attributes:
+        counts: rows with each fault.
+        examples: some of the rows with each fault.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Rows with a fault; a row has one at most."""
+        return self.counts.total()
+
+    def add(self, batch: Batch, layout: Layout) -> None:
+        """Take a batch's bad rows in."""
+        for row, fault in batch.faults.items():
+            self._count(fault, 1, [_example(batch, row, layout)])
+
+    def merge(self, other: Faults) -> None:
+        """Take in the faults of other rows."""
+        for fault, count in other.counts.items():
+            self._count(fault, count, other.examples[fault])
+
+    def _count(self, fault: str, count: int, examples: list[str]) -> None:
+        self.counts[fault] += count
+        known = self.examples.setdefault(fault, [])
+        known += examples[: _EXAMPLES - len(known)]
+
+    def check(self, rows: int, source: str, *, allowed: float | None = None) -> None:
+        """Raise `JobError` when there are too many, with the count and examples of each fault.
+
+        Args:
+            rows: rows of the source.
+            source: what the user named.
+            allowed: share of the rows that may be bad; without it none may, whatever is set.
+        """
+        if self.rows <= (allowed or 0.0) * rows:
+            return
+        kinds = "; ".join(
+            f"{count} where {fault} (such as {', '.join(self.examples[fault])})"
+            for fault, count in self.counts.most_common(_KINDS)
+        )
+        more = len(self.counts) - _KINDS
+        kinds += f"; and {more} more kinds" if more > 0 else ""
+        fix = "Correct these rows in the source, or remove them."
+        if allowed is not None:
+            kinds += f"; setting 'bad_rows' allows {allowed:g} x {rows} = {allowed * rows:g}"
+            fix = "Correct these rows in the source, or raise 'bad_rows' to put them in quarantine."
+        raise JobError(f"{self.rows} of {rows} rows of {source!r} are bad: {kinds}.", fix)
+
+    def to_json(self) -> str:
+        """As text that `from_json` reads."""
+        return json.dumps([self.counts, self.examples])
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `to_json` wrote."""
+        counts, examples = json.loads(text)
+        return cls(counts=Counter(counts), examples=examples)
+
+
+def _example(batch: Batch, row: int, layout: Layout) -> str:
+    if layout.key is not None:
+        return f"key {batch.keys[row]}"
+    numbers = ", ".join(f"{number:g}" for number in batch.values[row, :3])
+    return f"the row [{numbers}{', ...' if layout.width > 3 else ''}]"
