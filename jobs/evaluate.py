@@ -4,8 +4,9 @@
     spark-submit --master 'local[2]' jobs/evaluate.py --run-dir=/tmp/run/evaluate \\
         --dataset=/tmp/run/prepare/data --model=models:/digits/1 --champion=models:/digits@champion
 
-Each row is scored once by each model. What cannot be judged (an empty split, one class, scores that
-are not finite) is an error and never a number. The report has metrics.json and pictures.
+Each row is scored once by each model. What cannot be judged (an empty split, one class, labels that
+are null, scores that are not finite) is an error and never a number. The report has metrics.json,
+with the metrics of each slice, and pictures.
 """
 
 from __future__ import annotations
@@ -13,29 +14,24 @@ from __future__ import annotations
 import dataclasses
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from trainyard import plots, registry, store
-from trainyard.dataset import Dataset
+from trainyard import registry, store
+from trainyard.bootstrap import Plan, intervals
+from trainyard.dataset import REGRESSION, Dataset
 from trainyard.errors import JobError
 from trainyard.job import Run, run_job
-from trainyard.judgement import (
-    CHALLENGER,
-    CHAMPION,
-    Judgement,
-    Mistake,
-    compare,
-    judge,
-    mistakes,
-    score,
-)
+from trainyard.judgement import CHALLENGER, CHAMPION, Split, compare, judge, score
 from trainyard.layout import REPORT, join
+from trainyard.metrics import Metric
+from trainyard.mistakes import mistakes
 from trainyard.models import ModelIdentity, StoredModel, resolve_model
-from trainyard.scoring import Shipped, check_model
+from trainyard.pictures import draw
+from trainyard.scoring import check_model
 from trainyard.session import spark_session
+from trainyard.slices import Slice, check_columns, slices
 from trainyard.sparkerrors import unwrapped
 from trainyard.specs import Evaluate
 
@@ -64,27 +60,41 @@ def evaluate_model(spark: SparkSession, spec: Evaluate, run: Run) -> dict[str, A
             f"the {spec.split} split of {spec.dataset!r} has 0 rows.",
             f"Prepare the dataset with a {spec.split} share, or judge by another split.",
         )
+    dataset.check_files(spec.split)
+    check_columns(spec.slices, dataset)
     stored, identities = load_models(spec, dataset)
-    models = {name: Shipped(spark, model, spec.batch_size) for name, model in stored.items()}
 
     run.events.progress("score", 0, rows, "rows")
-    scored = score(spark, dataset, spec.split, models).persist()
-    classes = len(dataset.classes)
-    judgements = {name: judge(scored, name, classes, spec.confidence) for name in models}
+    split = Split(
+        dataset=dataset, name=spec.split, run_dir=run.directory, batch_size=spec.batch_size
+    )
+    scored = score(spark, split, stored).persist()
+    judged = judge(scored, dataset, list(stored), spec.bootstrap_rows)
     run.events.progress("score", rows, rows, "rows")
+    run.events.progress("judge", 0, rows, "rows")
+    plan = Plan(samples=spec.bootstrap_samples, confidence=spec.confidence, seed=spec.seed)
+    overall = intervals(judged.models, plan, judged.exact, judged.share)
+    by_slice = slices(judged, dataset, spec.slices, plan)
+    classes = dataset.task != REGRESSION
     champion = identities.get(CHAMPION)
     result: dict[str, Any] = {
+        "task": dataset.task,
         "model": dataclasses.asdict(identities[CHALLENGER]),
-        "metrics": figures(judgements[CHALLENGER]),
+        "metrics": figures(overall.metrics[CHALLENGER]),
         "champion": champion
-        and {**dataclasses.asdict(champion), "metrics": figures(judgements[CHAMPION])},
-        "comparison": compare(scored) if champion else None,
+        and {**dataclasses.asdict(champion), "metrics": figures(overall.metrics[CHAMPION])},
+        "differences": figures(overall.differences),
+        "comparison": compare(scored) if champion and classes else None,
+        "slices": slice_values(by_slice),
         "rows": {spec.split: rows},
+        "resampled_rows": next(iter(judged.models.values())).rows,
         "fingerprints": {"dataset": dataset.fingerprint},
     }
-    wrong = mistakes(spark, dataset, spec.split, scored, _MISTAKES)
-    pictures = draw(dataset, spec.split, stored[CHALLENGER], judgements[CHALLENGER], wrong)
-    report(spec, run, result, pictures)
+    wrong = mistakes(spark, dataset, spec.split, scored, _MISTAKES) if classes else []
+    shape = stored[CHALLENGER].meta.input_shape
+    pictures = draw(dataset, spec.split, judged, overall, by_slice, wrong, shape)
+    report(spec, run, {**result, "slices": slice_details(by_slice)}, pictures)
+    run.events.progress("judge", rows, rows, "rows")
     return {"outputs": {"report": join(run.directory, REPORT)}, **result}
 
 
@@ -108,32 +118,32 @@ def _is_absent(uri: str) -> bool:
     return registry.is_model_uri(uri) and registry.find(uri) is None
 
 
-def figures(judgement: Judgement) -> dict[str, dict[str, float]]:
+def figures(metrics: Mapping[str, Metric]) -> dict[str, dict[str, float]]:
     """Metrics as plain values."""
-    return {name: dataclasses.asdict(metric) for name, metric in judgement.metrics.items()}
+    return {name: dataclasses.asdict(metric) for name, metric in metrics.items()}
 
 
-def draw(
-    dataset: Dataset, split: str, model: StoredModel, judgement: Judgement, wrong: list[Mistake]
-) -> dict[str, bytes]:
-    """The report's pictures by file name."""
-    rows = int(judgement.confusion.sum())
-    classes = dataset.classes
-    accuracy = judgement.metrics["accuracy"]
-    title = (
-        f"{rows} rows of the {split} split\n"
-        f"accuracy {accuracy.value:.3f} ({accuracy.low:.3f} to {accuracy.high:.3f})"
-    )
-    pictures = {"confusion.png": plots.confusion(judgement.confusion, classes, title)}
-    shape = model.meta.input_shape
-    if wrong and len(shape) == 3 and shape[0] in (1, 3):
-        pictures["mistakes.png"] = plots.images(
-            np.stack([mistake.features for mistake in wrong]).reshape(-1, *shape),
-            [f"{classes[m.label]} as {classes[m.prediction]}\n{m.probability:.2f}" for m in wrong],
-            f"The {len(wrong)} surest mistakes of {rows - int(np.trace(judgement.confusion))}",
-            "true class as predicted class, and the prediction's probability",
-        )
-    return pictures
+def slice_values(found: list[Slice]) -> dict[str, dict[str, Any]]:
+    """The challenger's bare values by column and value, small enough for a task's result."""
+    values: dict[str, dict[str, Any]] = {}
+    for part in found:
+        metrics = {n: metric.value for n, metric in part.found.metrics[CHALLENGER].items()}
+        values.setdefault(part.column, {})[part.value] = {"rows": part.rows, "metrics": metrics}
+    return values
+
+
+def slice_details(found: list[Slice]) -> dict[str, dict[str, Any]]:
+    """All that is known of each slice by column and value."""
+    details: dict[str, dict[str, Any]] = {}
+    for part in found:
+        models = {name: figures(metrics) for name, metrics in part.found.metrics.items()}
+        details.setdefault(part.column, {})[part.value] = {
+            "rows": part.rows,
+            "metrics": models[CHALLENGER],
+            "champion": models.get(CHAMPION),
+            "differences": figures(part.found.differences),
+        }
+    return details
 
 
 def report(spec: Evaluate, run: Run, result: dict[str, Any], pictures: dict[str, bytes]) -> None:

@@ -19,7 +19,7 @@ from torch import nn
 
 from trainyard import networks, registry, store
 from trainyard.dataset import CLASSIFICATION, Dataset, Fitted
-from trainyard.errors import JobError
+from trainyard.errors import JobError, nearest
 from trainyard.layout import join
 
 WEIGHTS = "weights.safetensors"
@@ -38,7 +38,7 @@ class ModelMeta:
         features: the source's feature columns, in order.
         key: the source's key column, if it had one.
         label: the source's label column.
-        classes: the label values; the network gives one score for each.
+        classes: the label values; the network gives one score for each; none for a regression.
         width: numbers in a row's features.
         preprocessing: what makes a row's features of the source's columns, if anything; its files
             lie beside the weights.
@@ -63,6 +63,11 @@ class ModelMeta:
     settings: dict[str, Any]
     versions: dict[str, str]
 
+    @property
+    def outputs(self) -> int:
+        """How many numbers the network gives for a row: a score for each class, or the value."""
+        return len(self.classes) if self.task == CLASSIFICATION else 1
+
     def check_dataset(self, dataset: Dataset) -> None:
         """Raise `JobError` when a dataset's rows are not what the model was trained on."""
         same = ["task", "features", "label", "classes"]
@@ -73,7 +78,7 @@ class ModelMeta:
             if mine != theirs:
                 raise JobError(
                     f"the model wants {name} {_short(mine)}, but the dataset "
-                    f"{dataset.directory!r} has {_short(theirs)}.",
+                    f"{dataset.directory!r} has {_short(theirs)}.{_difference(mine, theirs)}",
                     "Score a dataset prepared like the one that the model was trained on.",
                 )
 
@@ -226,6 +231,24 @@ def _read_weights(directory: str) -> bytes:
 
 def _line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def _difference(mine: Any, theirs: Any) -> str:
+    """Where two sequences part, since a long one is cut where it is shown."""
+    if not (isinstance(mine, tuple) and isinstance(theirs, tuple)):
+        return ""
+    if sorted(map(str, mine)) == sorted(map(str, theirs)):
+        at = next(
+            (i for i, pair in enumerate(zip(mine, theirs, strict=True)) if len(set(pair)) > 1)
+        )
+        if str(mine[at]) == str(theirs[at]):
+            kinds = [type(values[at]).__name__ for values in (mine, theirs)]
+            return f" {mine[at]!r} is a {kinds[0]} in the model and a {kinds[1]} in the dataset."
+        return f" The order differs: number {at + 1} is {mine[at]!r}, not {theirs[at]!r}."
+    missing = [value for value in mine if value not in theirs]
+    if not missing:
+        return f" {next(value for value in theirs if value not in mine)!r} is new."
+    return f" {missing[0]!r} is missing. {nearest(str(missing[0]), map(str, theirs))}"
 
 
 def _short(value: Any) -> str:

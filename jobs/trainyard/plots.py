@@ -1,4 +1,4 @@
-"""Pictures of an evaluation, as PNG."""
+"""Pictures of classes and images, as PNG."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def confusion(counts: np.ndarray[Any, Any], classes: Sequence[str | int], title:
                     color=colour,
                     fontsize=8,
                 )
-    return _png(figure)
+    return png(figure)
 
 
 def images(
@@ -85,10 +85,11 @@ def images(
         axes.set_title(caption, fontsize=8)
     figure.suptitle(title, fontsize=10)
     figure.supxlabel(caption_help, fontsize=8)
-    return _png(figure)
+    return png(figure)
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure) -> bytes:
+    """A figure as a PNG file; the figure is closed."""
     from matplotlib import pyplot as plt
 
     data = io.BytesIO()

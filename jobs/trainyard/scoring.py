@@ -39,12 +39,22 @@ class Scorer:
         Returns:
             float64 [rows, classes]; not finite where the network's scores are not.
         """
+        scores = torch.from_numpy(self._scores(features))
+        logs: np.ndarray[Any, Any] = scores.log_softmax(dim=1).numpy()
+        return logs
+
+    def values(self, features: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The numbers that a regression predicts, float64 [rows]; `features` as above."""
+        return self._scores(features)[:, 0]
+
+    def _scores(self, features: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """What the network gives, float64 [rows, outputs]."""
         shape = self.meta.input_shape
-        scored = [np.empty((0, len(self.meta.classes)))]
+        scored = [np.empty((0, self.meta.outputs))]
         with torch.inference_mode():
             for start in range(0, len(features), self._batch_size):
                 rows = torch.tensor(features[start : start + self._batch_size]).reshape(-1, *shape)
-                scored.append(self._network(rows).double().log_softmax(dim=1).numpy())
+                scored.append(self._network(rows).double().numpy())
         return np.concatenate(scored)
 
 
@@ -60,7 +70,7 @@ def check_model(model: StoredModel, name: str) -> None:
         name,
         input_shape=meta.input_shape,
         width=meta.width,
-        classes=len(meta.classes),
+        classes=meta.outputs,
     )
 
 

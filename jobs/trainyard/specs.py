@@ -328,9 +328,29 @@ class Evaluate(RunDirectory):
     mlflow_run_id: str | None = setting(
         None, help="MLflow run that receives the metrics and plots.", section="Tracking"
     )
+    slices: tuple[str, ...] = setting(
+        (),
+        help="Columns, kept by prepare, for each value of which the metrics are given too.",
+        section="Metrics",
+    )
     confidence: float = setting(
         0.95, above=0.5, below=1.0, help="Confidence of the intervals.", section="Metrics"
     )
+    bootstrap_samples: int = setting(
+        500,
+        minimum=100,
+        maximum=10_000,
+        help="Resamples of the rows behind the intervals.",
+        section="Metrics",
+    )
+    bootstrap_rows: int = setting(
+        200_000,
+        minimum=1000,
+        maximum=5_000_000,
+        help="Most rows that are resampled; of more, a sample by hash of the key is.",
+        section="Metrics",
+    )
+    seed: int = setting(0, minimum=0, help="Seed of the bootstrap.", section="Metrics")
     batch_size: int = setting(
         512, minimum=1, maximum=1_000_000, help="Rows scored at a time.", section="Model"
     )

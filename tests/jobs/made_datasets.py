@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainyard.dataset import FEATURES, KEY, LABEL, DataFile, Dataset
+from trainyard.dataset import FEATURES, KEEP, KEY, LABEL, DataFile, Dataset
 
-Split = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+Split = tuple[npt.NDArray[np.float32], npt.NDArray[Any]]
 
 
 def write_dataset(
@@ -23,8 +24,9 @@ def write_dataset(
     classes: int,
     files: Mapping[str, Sequence[Sequence[int]]] | None = None,
     row_group_rows: int = 256,
+    kept: Mapping[str, Sequence[str | None]] | None = None,
 ) -> Dataset:
-    """Write a dataset.
+    """Write a dataset; without classes it is a regression's.
 
     Args:
         directory: where.
@@ -32,6 +34,7 @@ def write_dataset(
         classes: number of classes.
         files: for a split, the rows of each row group of each file; by default one file.
         row_group_rows: rows of a row group where `files` does not say.
+        kept: values of the kept columns for the rows of each split, from its first row on.
     """
     written: dict[str, tuple[DataFile, ...]] = {}
     for split, (features, labels) in splits.items():
@@ -42,7 +45,10 @@ def write_dataset(
         for number, groups in enumerate(layout):
             path = f"{split}/part-{number:05d}.parquet"
             end = start + sum(groups)
-            size = _write(directory / path, features[start:end], labels[start:end], groups, start)
+            keep = list(zip(*kept.values(), strict=True))[start:end] if kept else None
+            size = _write(
+                directory / path, features[start:end], labels[start:end], groups, start, keep
+            )
             listed.append(DataFile(path=path, row_groups=tuple(groups), bytes=size))
             start = end
         written[split] = tuple(listed)
@@ -51,9 +57,11 @@ def write_dataset(
         directory=str(directory),
         fingerprint=f"test-{directory.name}",
         source="test",
+        task="classification" if classes else "regression",
         features=("pixels",),
         label="digit",
         key=None,
+        keep=tuple(kept or ()),
         width=width,
         classes=tuple(range(classes)),
         splits={"train": (), "validation": (), "test": (), **written},
@@ -69,14 +77,17 @@ def _groups(rows: int, each: int) -> list[int]:
 def _write(
     path: Path,
     features: npt.NDArray[np.float32],
-    labels: npt.NDArray[np.int64],
+    labels: npt.NDArray[Any],
     groups: Sequence[int],
     first: int,
+    keep: Sequence[tuple[str | None, ...]] | None,
 ) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
-    schema = pa.schema(
-        [(KEY, pa.string()), (FEATURES, pa.list_(pa.float32())), (LABEL, pa.int64())]
-    )
+    label = pa.from_numpy_dtype(labels.dtype)
+    fields = [(KEY, pa.string()), (FEATURES, pa.list_(pa.float32())), (LABEL, label)]
+    if keep is not None:
+        fields.append((KEEP, pa.list_(pa.string())))
+    schema = pa.schema(fields)
     with pq.ParquetWriter(path, schema) as writer:
         start = 0
         for rows in groups:
@@ -87,7 +98,8 @@ def _write(
                 [
                     pa.array([str(first + start + i) for i in range(rows)]),
                     pa.ListArray.from_arrays(offsets, values),
-                    pa.array(labels[part], pa.int64()),
+                    pa.array(labels[part]),
+                    *([pa.array(keep[part], pa.list_(pa.string()))] if keep is not None else []),
                 ],
                 schema=schema,
             )

@@ -105,7 +105,9 @@ def test_says_at_once_what_cannot_work(tmp_path: Path, database: str) -> None:
     assert done.returncode == 1
     failure = rundir.read_failure(str(tmp_path / "run"))
     assert failure is not None
-    assert failure["cause"].startswith("setting 'batch_size' is 512: the training split has 200")
+    assert failure["cause"].startswith(
+        "setting 'batch_size' is 512: the training split has 200 rows"
+    )
     assert "2 ranks x 512 rows = 1024" in failure["cause"]
     assert f"cause: {failure['cause']} fix: {failure['fix']}" in done.stdout.splitlines()
     assert rundir.read_result(str(tmp_path / "run")) is None

@@ -35,8 +35,9 @@ class Broken(Linear):
 def meta_for(dataset: Dataset, **changed: Any) -> ModelMeta:
     """The meta.json of a `Linear` for a dataset."""
     plain: dict[str, Any] = {
+        "task": dataset.task,
         "network": "tiny_models:Linear",
-        "network_params": {"width": dataset.width, "classes": len(dataset.classes)},
+        "network_params": {"width": dataset.width, "classes": dataset.outputs},
         "input_shape": (dataset.width,),
         "features": dataset.features,
         "key": dataset.key,
