@@ -107,6 +107,7 @@ with DAG(
         evaluation=evaluate.output,
         minimums={"accuracy": param("minimum_accuracy")},
         margins={"accuracy": param("margin_accuracy")},
+        paired=param("gate_paired"),
         mode=param("gate_mode"),
     )
     predict = SparkJobOperator(

@@ -35,7 +35,9 @@ from services.installation import HOST, MARK, ROOT, USER, Installation
 from services.processes import Process
 
 sys.path.insert(0, str(ROOT / "jobs"))
+sys.path.insert(0, str(ROOT / "plugins"))
 from trainyard.errors import JobError
+from trainyard_airflow.pools import PROMOTION_POOL
 
 SERVICES = {
     "api-server": ["api-server"],
@@ -218,24 +220,29 @@ class Services:
         )
         stamp = self.installation.airflow_home / "migrated"
         local = Path(database.removeprefix("sqlite:///"))
-        if local.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == core.name:
+        done = f"{core.name} {PROMOTION_POOL}"
+        if local.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == done:
             return
         print("Migrating the metadata database ...", file=sys.stderr, flush=True)
         log = self.installation.logs / "migrate.log"
+        # Promotions use a pool of one slot, since two at once could undo one another.
+        pool = ["pools", "set", PROMOTION_POOL, "1", "one promotion at a time"]
         with log.open("wb") as output:
-            done = subprocess.run(
-                ["airflow", "db", "migrate"],
-                env=environment,
-                stdout=output,
-                stderr=output,
-                cwd=ROOT,
-                check=False,
-            )
-        if done.returncode != 0:
-            raise JobError(
-                f"the metadata database was not migrated:\n{_tail(log)}", f"See {_shown(log)}."
-            )
-        stamp.write_text(core.name, encoding="utf-8")
+            for arguments in (["db", "migrate"], pool):
+                command = subprocess.run(
+                    ["airflow", *arguments],
+                    env=environment,
+                    stdout=output,
+                    stderr=output,
+                    cwd=ROOT,
+                    check=False,
+                )
+                if command.returncode != 0:
+                    raise JobError(
+                        f"the metadata database was not migrated:\n{_tail(log)}",
+                        f"See {_shown(log)}.",
+                    )
+        stamp.write_text(done, encoding="utf-8")
 
     def _start(self) -> None:
         environment = self.installation.environment(os.environ)

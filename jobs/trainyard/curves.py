@@ -28,6 +28,7 @@ def calibration(models: Mapping[str, CalibrationBins], title: str, of: str) -> b
         of: whose probability it is, such as "its prediction".
     """
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import NullFormatter
 
     figure, (axes, below) = plt.subplots(
         2, 1, figsize=(5.6, 6.4), height_ratios=(3, 1), sharex=True, layout="constrained"
@@ -45,6 +46,10 @@ def calibration(models: Mapping[str, CalibrationBins], title: str, of: str) -> b
     axes.legend(loc="upper left")
     axes.grid(alpha=0.3)
     below.set(xlabel=f"probability of {of}", ylabel="rows", yscale="log", xlim=(-0.02, 1.02))
+    # From under 1 row up, so that a bin of one row shows.
+    below.set_ylim(bottom=0.5)
+    below.yaxis.set_major_formatter("{x:.0f}")
+    below.yaxis.set_minor_formatter(NullFormatter())
     below.grid(alpha=0.3)
     return png(figure)
 

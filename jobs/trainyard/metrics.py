@@ -13,10 +13,10 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-SMALLER_IS_BETTER = frozenset({"log_loss", "brier", "calibration_error", "mae", "mse", "rmse"})
-"""Metrics of which less is better; of every other, more is."""
-
 CALIBRATION_BINS = 10
+
+MOST_CURVES = 100
+"""Classes up to which areas under curves are taken."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,8 @@ class Classified:
         self._right = (self._predictions == labels).astype(np.float64)
         self.is_binary = self._classes == 2
         # Of two classes the second is the positive one.
-        curves = [1] if self.is_binary else range(self._classes)
+        several = range(self._classes) if self._classes <= MOST_CURVES else []
+        curves = [1] if self.is_binary else several
         self.curves = {c: Curve(probabilities[:, c], labels == c) for c in curves}
         self._confidence = probabilities[:, 1] if self.is_binary else probabilities.max(axis=1)
         self._hits = (labels == 1).astype(np.float64) if self.is_binary else self._right
@@ -134,9 +135,9 @@ class Classified:
                 (self._predictions, w),
             )
         )
-        areas = np.array([curve.areas(w) for curve in self.curves.values()])
-        defined = ~np.isnan(areas[:, 0])
-        roc, precision_recall = areas[defined].mean(axis=0) if defined.any() else (math.nan,) * 2
+        areas = [curve.areas(w) for curve in self.curves.values()]
+        defined = [pair for pair in areas if not math.isnan(pair[0])] or [(math.nan, math.nan)]
+        roc, precision_recall = np.mean(defined, axis=0)
         bins = self.calibration(w)
         figures = {
             "accuracy": float(right.sum() / total),

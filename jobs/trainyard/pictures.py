@@ -72,7 +72,8 @@ def _of_classes(dataset: Dataset, judged: Judged, title: str) -> dict[str, bytes
     else:
         found = {str(classes[c])[:20]: curve for c, curve in own.curves.items()}
         head = f"each {dataset.label} against the rest\n{title}"
-    pictures["curves.png"] = curves.curves(found, head)
+    if found:
+        pictures["curves.png"] = curves.curves(found, head)
     return pictures
 
 

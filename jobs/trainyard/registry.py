@@ -199,11 +199,6 @@ def set_alias(name: str, alias: str, version: str) -> RegisteredVersion:
     return wanted
 
 
-def promote(name: str, version: str) -> RegisteredVersion:
-    """Make a version the champion; a rollback is the same. See `set_alias` for the errors."""
-    return set_alias(name, CHAMPION, version)
-
-
 def download(name: str, version: str) -> str:
     """Copy a version's files to this machine, once a process, and return their directory."""
     return _download(os.environ.get(TRACKING_URI, ""), name, version)

@@ -1,22 +1,22 @@
 """Decides whether a model may serve: rules on its metrics, alone and against the champion's.
 
-Both models must have been scored on the same rows; `judge` takes the result of the evaluate job,
-which does that. Nothing here needs Airflow.
+Both models must have been scored on the same rows; `Gate.judge` takes the result of the evaluate
+job, which does that. A metric that is missing or no finite number passes no rule.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from trainyard.errors import JobError
+from trainyard.errors import JobError, nearest
 
 MODES = ("enforce", "dry_run")
 """`dry_run` judges and reports, and promotes nothing."""
 
-SMALLER_IS_BETTER = frozenset({"log_loss", "brier", "mae", "mse", "rmse"})
+SMALLER_IS_BETTER = frozenset({"log_loss", "brier", "calibration_error", "mae", "mse", "rmse"})
 """Metrics of which less is better; of every other, more is."""
 
 
@@ -57,28 +57,112 @@ class Verdict:
         return "; ".join(failed or [rule.sentence for rule in self.rules])
 
 
-def judge(
-    evaluation: Mapping[str, Any], minimums: Mapping[str, float], margins: Mapping[str, float]
-) -> Verdict:
-    """Apply the gate's rules to the result of an evaluate job.
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """What a model must be in order to serve.
 
-    Args:
-        evaluation: the job's result: `metrics`, `champion` (None before the first one) and `rows`.
-        minimums: for each metric the worst value with which a model may serve.
-        margins: for each metric by how much the challenger must be better than the champion. With a
-            margin of 0 it must still be better: a tie keeps the champion.
+    Attributes:
+        minimums: the least value of metrics of which more is better.
+        maximums: the greatest value of metrics of which less is better, such as log_loss.
+        margins: by how much a metric must be better than the champion's. With a margin of 0 it must
+            still be better: a tie keeps the champion.
+        paired: judge the margins by the unfavourable end of the difference's interval, which comes
+            from a bootstrap of the same rows for both models, instead of by its value.
+        slices: by column and metric the worst value that any value of the column may have.
+        slice_rows: rows below which a slice is too small to be judged.
 
     Raises:
-        JobError: there is no rule, or a bound is no finite number, or a margin is negative.
+        JobError: there is no rule, or a bound cannot be meant.
     """
-    _check_bounds(minimums, margins)
-    metrics, champion = evaluation["metrics"], evaluation["champion"]
-    rules = [_minimum_rule(metrics, name, bound) for name, bound in minimums.items()]
-    if champion is not None:
-        rules += [_margin_rule(metrics, champion, name, by) for name, by in margins.items()]
-    elif not minimums:
-        rules = [_first_rule(metrics, name) for name in margins]
-    return Verdict(rules=tuple(rules))
+
+    minimums: Mapping[str, float] = field(default_factory=dict)
+    maximums: Mapping[str, float] = field(default_factory=dict)
+    margins: Mapping[str, float] = field(default_factory=dict)
+    paired: bool = False
+    slices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    slice_rows: int = 30
+
+    def __post_init__(self) -> None:
+        if not (self.minimums or self.maximums or self.margins or self.slices):
+            raise JobError("the gate has no rule.", "Give it a minimum, a maximum or a margin.")
+        by_slice = {
+            f"{metric} by {column}": bound
+            for column, floors in self.slices.items()
+            for metric, bound in floors.items()
+        }
+        everything = (self.minimums, self.maximums, self.margins, by_slice)
+        for name, bound in (pair for bounds in everything for pair in bounds.items()):
+            if not math.isfinite(bound):
+                raise JobError(
+                    f"the gate's bound for {name!r} is {bound}.", "Give a finite number."
+                )
+        for name, margin in self.margins.items():
+            if margin < 0:
+                raise JobError(f"the gate's margin for {name!r} is {margin}.", "Give 0 or more.")
+        for name in self.minimums:
+            if name in SMALLER_IS_BETTER:
+                raise JobError(
+                    f"the gate has a minimum for {name!r}, of which less is better.",
+                    "Give it as a maximum.",
+                )
+        for name in self.maximums:
+            if name not in SMALLER_IS_BETTER:
+                raise JobError(
+                    f"the gate has a maximum for {name!r}, of which more is better.",
+                    "Give it as a minimum.",
+                )
+
+    def judge(self, evaluation: Mapping[str, Any]) -> Verdict:
+        """Apply the rules to the result of an evaluate job.
+
+        Args:
+            evaluation: the job's result: `metrics`, `champion` (None before the first one), and
+                `differences` and `slices` where rules need them.
+
+        Raises:
+            JobError: the evaluation has no such slices.
+        """
+        metrics, champion = evaluation["metrics"], evaluation["champion"]
+        rules = [
+            _bound_rule(name, _value(metrics, name), name, bound)
+            for name, bound in (*self.minimums.items(), *self.maximums.items())
+        ]
+        if champion is not None:
+            differences = evaluation.get("differences", {})
+            for name, margin in self.margins.items():
+                rules.append(
+                    _paired_rule(differences, name, margin)
+                    if self.paired
+                    else _margin_rule(metrics, champion["metrics"], name, margin)
+                )
+        for column, floors in self.slices.items():
+            for metric, bound in floors.items():
+                rules += self._slice_rules(evaluation.get("slices", {}), column, metric, bound)
+        if not rules:
+            rules = [_first_rule(metrics, name) for name in self.margins]
+        return Verdict(rules=tuple(rules))
+
+    def _slice_rules(
+        self, slices: Mapping[str, Any], column: str, metric: str, bound: float
+    ) -> Iterator[Rule]:
+        if column not in slices:
+            fix = nearest(column, slices) if slices else f"Evaluate with slices=({column!r},)."
+            raise JobError(
+                f"the gate has bounds by {column!r}, by which nothing was evaluated.", fix
+            )
+        large = {v: s for v, s in slices[column].items() if s["rows"] >= self.slice_rows}
+        for value, part in large.items():
+            name = f"{metric} where {column} is {value}"
+            yield _bound_rule(metric, _value(part["metrics"], metric), name, bound)
+        if not large:
+            yield Rule(
+                name=f"{metric} by {column}",
+                passed=False,
+                measured=None,
+                wanted=f"a slice of {self.slice_rows} rows",
+                sentence=f"no value of {column} has the {self.slice_rows} rows that are needed to"
+                f" judge its {metric}",
+            )
 
 
 def table(rules: Iterable[Rule]) -> str:
@@ -93,25 +177,25 @@ def table(rules: Iterable[Rule]) -> str:
     )
 
 
-def _minimum_rule(metrics: Mapping[str, Any], name: str, bound: float) -> Rule:
-    value = _value(metrics, name)
-    less = name in SMALLER_IS_BETTER
-    sign = "<=" if less else ">="
+def _bound_rule(metric: str, value: float | None, name: str, bound: float) -> Rule:
+    less = metric in SMALLER_IS_BETTER
+    wanted = f"{'<=' if less else '>='} {bound:g}"
     passed = value is not None and (value <= bound if less else value >= bound)
     return Rule(
         name=name,
         passed=passed,
         measured=value,
-        wanted=f"{sign} {bound:g}",
-        sentence=f"its {name} of {_text(value)} "
-        + (f"meets {sign} {bound:g}" if passed else f"is not {sign} {bound:g}"),
+        wanted=wanted,
+        sentence=f"its {name} of {_text(value)} {'meets' if passed else 'is not'} {wanted}"
+        if name == metric
+        else f"its {name} is {_text(value)}, which {'meets' if passed else 'is not'} {wanted}",
     )
 
 
 def _margin_rule(
     metrics: Mapping[str, Any], champion: Mapping[str, Any], name: str, margin: float
 ) -> Rule:
-    value, other = _value(metrics, name), _value(champion["metrics"], name)
+    value, other = _value(metrics, name), _value(champion, name)
     gain = None
     if value is not None and other is not None:
         # Rounded, since 0.951 - 0.95 is a little more than 0.001 in binary.
@@ -126,6 +210,21 @@ def _margin_rule(
         sentence=f"its {name} of {_text(value)} is "
         + ("" if passed else "not ")
         + f"better than the champion's {_text(other)} by more than {margin:g}{tied}",
+    )
+
+
+def _paired_rule(differences: Mapping[str, Any], name: str, margin: float) -> Rule:
+    less = name in SMALLER_IS_BETTER
+    end = _value({name: differences.get(name, {}).get("high" if less else "low")}, name)
+    gain = None if end is None else round(-end if less else end, 12)
+    passed = gain is not None and gain > margin
+    return Rule(
+        name=f"{name} surely against champion",
+        passed=passed,
+        measured=gain,
+        wanted=f"better by more than {margin:g}",
+        sentence=f"the gain in {name} over the champion is {_text(gain)} at the unfavourable end of"
+        f" its interval, which is {'' if passed else 'not '}more than {margin:g}",
     )
 
 
@@ -148,17 +247,6 @@ def _value(metrics: Mapping[str, Any], name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
-
-
-def _check_bounds(minimums: Mapping[str, float], margins: Mapping[str, float]) -> None:
-    if not minimums and not margins:
-        raise JobError("the gate has no rule.", "Give it a minimum or a margin.")
-    for name, bound in [*minimums.items(), *margins.items()]:
-        if not math.isfinite(bound):
-            raise JobError(f"the gate's bound for {name!r} is {bound}.", "Give a finite number.")
-    for name, margin in margins.items():
-        if margin < 0:
-            raise JobError(f"the gate's margin for {name!r} is {margin}.", "Give 0 or more.")
 
 
 def _text(value: float | None) -> str:

@@ -80,7 +80,7 @@ def combine(*forms: Mapping[str, Param]) -> dict[str, Param]:
 
 
 def gate_params(metric: str, *, minimum: float, margin: float = 0.0) -> dict[str, Param]:
-    """Fields of the form for the gate: `minimum_METRIC`, `margin_METRIC` and `gate_mode`."""
+    """Fields of the form: `minimum_METRIC`, `margin_METRIC`, `gate_paired` and `gate_mode`."""
     bounds = {
         f"minimum_{metric}": (minimum, f"The worst {metric} with which a model may serve."),
         f"margin_{metric}": (margin, f"By how much its {metric} must beat the champion's."),
@@ -96,6 +96,13 @@ def gate_params(metric: str, *, minimum: float, margin: float = 0.0) -> dict[str
         )
         for name, (value, description) in bounds.items()
     }
+    form["gate_paired"] = Param(
+        False,
+        type="boolean",
+        title=_title("gate_paired"),
+        section="Gate",
+        description="Whether the margin must hold at the unfavourable end of the gain's interval.",
+    )
     form["gate_mode"] = Param(
         MODES[0],
         type="string",

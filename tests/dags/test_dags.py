@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 TASKS = {
     "mnist_horovod": ["prepare", "train", "evaluate", "promote", "predict"],
+    "rollback_model": ["rollback"],
 }
 """Every DAG, with its tasks in the order in which they run."""
 
@@ -62,14 +63,26 @@ def test_a_task_has_an_owner_retries_and_an_end(dag: DAG) -> None:
         assert task.execution_timeout is not None
 
 
+ASSETS = {
+    "mnist_horovod": {"mnist_dataset", "mnist_model", "mnist_predictions"},
+    "rollback_model": {"served_model"},
+}
+
+
 def test_what_a_dag_makes_is_an_asset(dag: DAG) -> None:
-    names = {asset.name for task in dag.tasks for asset in task.outlets}
-    assert {f"mnist_{kind}" for kind in ("dataset", "model", "predictions")} <= names
+    assert {asset.name for task in dag.tasks for asset in task.outlets} == ASSETS[dag.dag_id]
+
+
+REQUIRED = {"rollback_model": {"who", "why"}}
+"""Fields of a form that have no default: a run without them is refused."""
 
 
 def test_every_field_of_the_form_has_a_valid_default_and_is_explained(dag: DAG) -> None:
-    dag.params.validate()
     for name in dag.params:
+        if dag.params.get_param(name).has_value:
+            dag.params.get_param(name).resolve()
+        else:
+            assert name in REQUIRED[dag.dag_id], name
         field = dag.params.get_param(name)
         assert field.description, name
         assert field.schema["section"], name

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
 GOLDEN = ROOT / "tests" / "golden"
+REQUIRED = {"rollback_model": {"who": "Ada", "why": "it drifts"}}
 RENEW = os.environ.get("RENEW_GOLDEN") == "1"
 
 
@@ -31,7 +32,7 @@ def rendered(dagbag: DagBag, dag_id: str, task_id: str, params: dict[str, Any]) 
     task = dag.get_task(task_id).prepare_for_execution()
     context: Any = {
         "ti": TaskInstance(dag_id, task_id),
-        "params": {**dag.params.dump(), **params},
+        "params": {**dag.params.dump(), **REQUIRED.get(dag_id, {}), **params},
         "run_id": TaskInstance.run_id,
         "expanded_ti_count": None,
     }

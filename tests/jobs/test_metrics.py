@@ -123,7 +123,8 @@ def test_a_class_without_rows_has_no_area_and_does_not_count() -> None:
 
 
 def test_a_curve_of_equal_scores_is_chance() -> None:
-    assert Curve(np.full(10, 0.3), np.arange(10) < 4).areas() == (0.5, pytest.approx(0.4))
+    roc, precision_recall = Curve(np.full(10, 0.3), np.arange(10) < 4).areas()
+    assert (roc, precision_recall) == pytest.approx((0.5, 0.4))
 
 
 @given(st.integers(1, 10_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -192,4 +193,14 @@ class TestBootstrap:
         plan = Plan(samples=100, confidence=0.95, seed=0)
         (found,) = intervals({"m": one_class}, plan).metrics.values()
         assert "accuracy" in found
+        assert "roc_auc" not in found
+
+    def test_many_classes_fit_in_time_and_memory(self) -> None:
+        labels = np.arange(3000) % 1500
+        probabilities = np.full((3000, 1500), 0.1 / 1499)
+        probabilities[np.arange(3000), labels] = 0.9
+        model = Classified(labels, probabilities, np.full(3000, -np.log(0.9)))
+        plan = Plan(samples=100, confidence=0.95, seed=0)
+        (found,) = intervals({"m": model}, plan).metrics.values()
+        assert found["macro_f1"].value == 1
         assert "roc_auc" not in found

@@ -12,7 +12,7 @@ import torch
 from made_datasets import write_dataset
 from tiny_models import store_linear
 
-from trainyard import registry
+from trainyard import champions, registry
 from trainyard.errors import JobError
 from trainyard.models import StoredModel, resolve_model
 
@@ -54,19 +54,38 @@ def test_an_alias_that_nobody_set_is_none() -> None:
     assert registry.find(f"models:/{NAME}@nobody") is None
 
 
+def promote(version: str, known: str | None) -> champions.Change:
+    return champions.promote(NAME, version, known=known, who="a test", why="it says so")
+
+
 def test_promotion_and_rollback() -> None:
+    known = None
     for version in ("2", "1", "2"):
-        promoted = registry.promote(NAME, version)
-        assert (promoted.version, promoted.uri) == (version, f"models:/{NAME}/{version}")
-        assert registry.find_alias(NAME, registry.CHAMPION) == promoted
-        assert promoted.run_id is not None
+        change = promote(version, known)
+        assert change.champion.uri == f"models:/{NAME}/{version}"
+        assert champions.serving(NAME) == change.champion
+        assert (change.before and change.before.version) == known
+        assert change.champion.run_id is not None
+        assert champions.previous(NAME) == known
+        known = version
+
+
+def test_another_champion_than_the_known_one_stays() -> None:
+    now = champions.serving(NAME)
+    assert now is not None
+    other = "1" if now.version == "2" else "2"
+    for known in (None, "7"):
+        with pytest.raises(JobError, match=f"champion of {NAME} is version {now.version}, not"):
+            promote(other, known)
+    assert champions.serving(NAME) == now
 
 
 def test_a_version_that_is_not_there_is_not_promoted() -> None:
-    before = registry.promote(NAME, "1")
+    before = champions.serving(NAME)
+    assert before is not None
     with pytest.raises(JobError, match=rf"'models:/{NAME}/99': sqlite:///.* has no such version"):
-        registry.promote(NAME, "99")
-    assert registry.find_alias(NAME, registry.CHAMPION) == before
+        promote("99", before.version)
+    assert champions.serving(NAME) == before
 
 
 def test_an_alias_that_someone_else_changes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +130,7 @@ def test_a_password_is_not_shown(monkeypatch: pytest.MonkeyPatch, tracking_uri: 
 
 
 FIRST_USE = """
-from trainyard import registry
+from trainyard import champions, registry
 print(registry.find_alias("tiny", "champion"))
 """
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainyard.errors import JobError
-from trainyard_airflow.gate import Rule, judge, table
+from trainyard_airflow.gate import Gate, Rule, Verdict, table
 
 numbers = st.floats(0, 1)
 broken: st.SearchStrategy[Any] = st.sampled_from(
@@ -28,6 +28,10 @@ def evaluation(metrics: dict[str, Any], champion: dict[str, Any] | None = None) 
     }
 
 
+def judge(judged: dict[str, Any], minimums: dict[str, float], margins: dict[str, float]) -> Verdict:
+    return Gate(minimums=minimums, margins=margins).judge(judged)
+
+
 @given(numbers, numbers)
 def test_a_minimum_is_inclusive(value: float, bound: float) -> None:
     assert judge(evaluation({"accuracy": value}), {"accuracy": bound}, {}).passed is (
@@ -38,7 +42,7 @@ def test_a_minimum_is_inclusive(value: float, bound: float) -> None:
 @given(numbers, numbers)
 def test_of_a_loss_less_is_better(value: float, bound: float) -> None:
     judged = evaluation({"log_loss": value})
-    assert judge(judged, {"log_loss": bound}, {}).passed is (value <= bound)
+    assert Gate(maximums={"log_loss": bound}).judge(judged).passed is (value <= bound)
 
 
 @given(numbers)
@@ -91,19 +95,86 @@ def test_without_a_champion_only_the_minimums_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minimums", "margins"),
+    ("rules", "message"),
     [
-        ({}, {}),
-        ({"accuracy": math.nan}, {}),
-        ({}, {"accuracy": math.inf}),
-        ({}, {"accuracy": -0.1}),
+        ({}, "the gate has no rule"),
+        ({"minimums": {"accuracy": math.nan}}, "bound for 'accuracy' is nan"),
+        ({"margins": {"accuracy": math.inf}}, "bound for 'accuracy' is inf"),
+        ({"margins": {"accuracy": -0.1}}, "margin for 'accuracy' is -0.1"),
+        ({"minimums": {"rmse": 1.0}}, "minimum for 'rmse', of which less is better"),
+        ({"maximums": {"recall": 1.0}}, "maximum for 'recall', of which more is better"),
+        ({"slices": {"shop": {"recall": math.nan}}}, "bound for 'recall by shop' is nan"),
     ],
 )
-def test_a_gate_without_a_clear_rule_is_refused(
-    minimums: dict[str, float], margins: dict[str, float]
-) -> None:
-    with pytest.raises(JobError, match="gate"):
-        judge(evaluation({"accuracy": 1.0}), minimums, margins)
+def test_a_gate_without_a_clear_rule_is_refused(rules: dict[str, Any], message: str) -> None:
+    with pytest.raises(JobError, match=message):
+        Gate(**rules)
+
+
+class TestPaired:
+    """Margins by the unfavourable end of the difference's interval."""
+
+    def verdict(self, low: Any, high: Any, margin: float = 0.0, metric: str = "recall") -> Verdict:
+        judged = evaluation({metric: 0.9}, {metric: 0.8})
+        judged["differences"] = {metric: {"value": 0.1, "low": low, "high": high}}
+        return Gate(margins={metric: margin}, paired=True).judge(judged)
+
+    @given(st.floats(-1, 1), st.floats(0, 0.5))
+    def test_the_low_end_must_beat_the_margin(self, low: float, margin: float) -> None:
+        assert self.verdict(low, 1.0, margin).passed is (round(low, 12) > margin)
+
+    @given(st.floats(-1, 1), st.floats(0, 0.5))
+    def test_of_a_loss_the_high_end_must(self, high: float, margin: float) -> None:
+        assert self.verdict(-1.0, high, margin, "rmse").passed is (round(-high, 12) > margin)
+
+    @given(broken)
+    def test_what_is_no_number_never_passes(self, low: Any) -> None:
+        assert not self.verdict(low, 1.0).passed
+
+    def test_a_better_value_alone_is_not_enough(self) -> None:
+        assert not self.verdict(-0.01, 0.2).passed
+        judged = evaluation({"recall": 0.9}, {"recall": 0.8})
+        assert judge(judged, {}, {"recall": 0.0}).passed
+        assert not Gate(margins={"recall": 0.0}, paired=True).judge(judged).passed
+
+
+class TestSlices:
+    """Bounds for each value of a column."""
+
+    def judged(self, **rows: tuple[int, Any]) -> dict[str, Any]:
+        values = {
+            name: {"rows": count, "metrics": {"recall": recall, "log_loss": recall}}
+            for name, (count, recall) in rows.items()
+        }
+        return {**evaluation({"recall": 0.95}), "slices": {"carrier": values}}
+
+    def test_each_large_slice_must_reach_it(self) -> None:
+        gate = Gate(minimums={"recall": 0.9}, slices={"carrier": {"recall": 0.8}})
+        assert gate.judge(self.judged(AA=(500, 0.9), UA=(40, 0.8), XX=(29, 0.1))).passed
+        verdict = gate.judge(self.judged(AA=(500, 0.9), UA=(40, 0.79)))
+        assert not verdict.passed
+        assert verdict.reason == "its recall where carrier is UA is 0.79, which is not >= 0.8"
+
+    def test_of_a_loss_each_must_be_below_it(self) -> None:
+        gate = Gate(slices={"carrier": {"log_loss": 0.5}})
+        assert gate.judge(self.judged(AA=(500, 0.4))).passed
+        assert not gate.judge(self.judged(AA=(500, 0.6))).passed
+
+    @given(broken)
+    def test_what_is_no_number_never_passes(self, value: Any) -> None:
+        gate = Gate(slices={"carrier": {"recall": 0.0}})
+        assert not gate.judge(self.judged(AA=(500, value))).passed
+
+    def test_slices_that_are_all_too_small_do_not_pass(self) -> None:
+        verdict = Gate(slices={"carrier": {"recall": 0.1}}).judge(self.judged(XX=(29, 1.0)))
+        assert not verdict.passed
+        assert "no value of carrier has the 30 rows" in verdict.reason
+
+    def test_a_column_that_was_not_evaluated_is_refused(self) -> None:
+        with pytest.raises(JobError, match=r"bounds by 'carier'.* Did you mean 'carrier'"):
+            Gate(slices={"carier": {"recall": 0.1}}).judge(self.judged(AA=(50, 1.0)))
+        with pytest.raises(JobError, match=r"Evaluate with slices=\('shop',\)"):
+            Gate(slices={"shop": {"recall": 0.1}}).judge(evaluation({"recall": 1.0}))
 
 
 def test_the_table_shows_each_rule() -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from trainyard import registry
+from trainyard import champions, registry
 from trainyard_airflow.operators.promote import PromoteModelOperator
+from trainyard_airflow.operators.rollback import RollbackModelOperator
+from trainyard_airflow.pools import PROMOTION_POOL
 
 MakeContext = Callable[..., Any]
 
@@ -29,7 +32,13 @@ class Versions:
         return str(made.version)
 
     def promote(self, version: str) -> None:
-        registry.promote(self.name, version)
+        now = champions.serving(self.name)
+        champions.promote(
+            self.name, version, known=now.version if now else None, who="a test", why="it says so"
+        )
+
+    def tags(self, version: str) -> dict[str, str]:
+        return dict(registry.client().get_model_version(self.name, version).tags)
 
     def champion(self) -> str | None:
         found = registry.find_alias(self.name, registry.CHAMPION)
@@ -174,6 +183,11 @@ def test_a_dry_run_without_a_champion_says_that_nothing_serves(
         ({"mode": "dryrun"}, "Did you mean 'dry_run'"),
         ({"margins": {"accuracy": -0.1}}, "margin for 'accuracy' is -0.1"),
         ({"minimums": {"accuracy": "high"}}, "minimum for 'accuracy' is 'high'"),
+        ({"minimums": {"log_loss": 0.5}}, "minimum for 'log_loss', of which less is better"),
+        ({"slices": {"shop": {"accuracy": "x"}}}, "shop bound for 'accuracy' is 'x'"),
+        ({"slices": {"shop": {"accuracy": 0.5}}}, "bounds by 'shop', by which nothing was"),
+        ({"slice_rows": "few"}, "slice_rows is 'few'"),
+        ({"paired": "perhaps"}, "paired is 'perhaps'"),
     ],
 )
 def test_a_gate_that_cannot_be_is_refused(
@@ -202,3 +216,118 @@ def test_a_registry_that_does_not_answer_is_asked_again_by_a_retry(
     with pytest.raises(AirflowException, match="the model registry answers") as raised:
         promote(judged).execute(context())
     assert not isinstance(raised.value, AirflowFailException)
+
+
+def test_the_verdict_is_kept_with_the_report_the_run_and_the_version(
+    versions: Versions, context: MakeContext, tmp_path: Path
+) -> None:
+    client = registry.client()
+    experiment = client.create_experiment(versions.name, str(tmp_path / "artifacts"))
+    run_id = client.create_run(experiment).info.run_id
+    made = client.create_model_version(versions.name, "file:///nowhere", run_id)
+    judged = versions.evaluation(str(made.version), 0.95)
+    judged["outputs"] = {"report": str(tmp_path / "report")}
+    decision = promote(judged).execute(context())
+    assert json.loads((tmp_path / "report" / "verdict.json").read_text()) == decision
+    artifact = client.download_artifacts(run_id, "report/verdict.json", str(tmp_path))
+    assert json.loads(Path(artifact).read_text()) == decision
+    tags = versions.tags("1")
+    assert tags[champions.VERDICT_TAG] == decision["summary"]
+    assert tags["trainyard.promoted_by"] == "a_dag a_run"
+
+
+def test_a_rejection_is_recorded_too(
+    versions: Versions, context: MakeContext, tmp_path: Path
+) -> None:
+    judged = versions.evaluation(versions(), 0.5)
+    judged["outputs"] = {"report": str(tmp_path / "report")}
+    with pytest.raises(AirflowFailException):
+        promote(judged).execute(context())
+    kept = json.loads((tmp_path / "report" / "verdict.json").read_text())
+    assert (kept["promoted"], kept["champion"]) == (False, None)
+    assert "is not >= 0.9" in versions.tags("1")[champions.VERDICT_TAG]
+
+
+def test_a_paired_margin_and_slices_come_from_templates(
+    versions: Versions, context: MakeContext
+) -> None:
+    versions.promote(versions())
+    judged = versions.evaluation(versions(), 0.97, ("1", 0.95))
+    judged["differences"] = {"accuracy": {"value": 0.02, "low": -0.001, "high": 0.04}}
+    judged["slices"] = {"shop": {"north": {"rows": 90, "metrics": {"accuracy": 0.9}}}}
+    decision = promote(judged, paired="True", slices={"shop": {"accuracy": "0.85"}}).execute(
+        context()
+    )
+    assert decision["promoted"] is False
+    assert {rule["name"]: rule["passed"] for rule in decision["verdict"]} == {
+        "accuracy": True,
+        "accuracy surely against champion": False,
+        "accuracy where shop is north": True,
+    }
+
+
+def test_promotions_have_a_pool_of_their_own(versions: Versions) -> None:
+    assert promote(versions.evaluation("1", 0.9)).pool == PROMOTION_POOL
+
+
+class TestRollback:
+    """The same operation on a person's word."""
+
+    def roll_back(self, versions: Versions, **arguments: Any) -> RollbackModelOperator:
+        given = {"model_name": versions.name, "who": "Ada", "why": "it drifts", **arguments}
+        return RollbackModelOperator(task_id="rollback", **given)
+
+    def test_without_a_version_the_previous_champion_serves(
+        self, versions: Versions, context: MakeContext
+    ) -> None:
+        for version in (versions(), versions(), versions()):
+            versions.promote(version)
+        served, told = Asset("served"), context()
+        rolled = self.roll_back(versions, version="", outlets=[served]).execute(told)
+        assert versions.champion() == "2"
+        assert (rolled["champion"]["version"], rolled["before"]["version"]) == ("2", "3")
+        tags = versions.tags("2")
+        assert tags["trainyard.promoted_by"] == "Ada"
+        assert tags["trainyard.promoted_why"] == "it drifts"
+        assert tags["trainyard.promoted_at"].startswith("20")
+        assert told["outlet_events"][served].extra == {
+            "who": "Ada",
+            "why": "it drifts",
+            "champion": f"models:/{versions.name}/2",
+            "before": f"models:/{versions.name}/3",
+            "summary": f"{versions.name} version 2 serves instead of version 3, by Ada: it drifts",
+        }
+        # Rolled back once more, the rollback is undone.
+        assert self.roll_back(versions).execute(context())["champion"]["version"] == "3"
+
+    def test_a_named_version_serves(self, versions: Versions, context: MakeContext) -> None:
+        for version in (versions(), versions(), versions()):
+            versions.promote(version)
+        self.roll_back(versions, version="1").execute(context())
+        assert versions.champion() == "1"
+
+    def test_a_second_try_finds_its_own(self, versions: Versions, context: MakeContext) -> None:
+        for version in (versions(), versions()):
+            versions.promote(version)
+        self.roll_back(versions, version="1").execute(context())
+        again = self.roll_back(versions, version="1").execute(context())
+        assert versions.champion() == "1"
+        assert "version 1 already serves" in again["summary"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"who": " "}, "param 'who' is empty"),
+            ({"why": ""}, "param 'why' is empty"),
+            ({"version": "99"}, "has no such version"),
+            ({"model_name": "nobody"}, "no version of it serves"),
+            ({}, "not recorded which version .* served before 1"),
+        ],
+    )
+    def test_what_cannot_be_rolled_back(
+        self, versions: Versions, context: MakeContext, arguments: dict[str, Any], message: str
+    ) -> None:
+        versions.promote(versions())
+        with pytest.raises(AirflowFailException, match=message):
+            self.roll_back(versions, **arguments).execute(context())
+        assert versions.champion() == "1"

@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from trainyard import registry
+from trainyard import champions, registry, store
 from trainyard.errors import JobError, nearest
+from trainyard.layout import join
 from trainyard_airflow import gate, settings
+from trainyard_airflow.pools import PROMOTION_POOL
 
 
 class PromoteModelOperator(BaseOperator):
@@ -25,14 +27,31 @@ class PromoteModelOperator(BaseOperator):
          "mode": str, "verdict": [{"name", "passed", "measured", "wanted", "sentence"}],
          "summary": "one sentence: which model serves, and why"}
 
+    The same is written as verdict.json beside the evaluation's report, and kept in the registry
+    with the run and the version. The task runs in a pool of one slot, so that the champion it was
+    judged against is still the one that it replaces.
+
     Args:
         evaluation: the result of the evaluate job, such as `evaluate.output`.
-        minimums: for each metric the worst value with which a model may serve.
+        minimums: for each metric of which more is better the least with which a model may serve.
+        maximums: for each metric of which less is better the most, such as of log_loss.
         margins: for each metric by how much a model must beat the champion; a tie does not.
+        paired: whether a margin must hold at the unfavourable end of the gain's interval.
+        slices: by column and metric the worst value that any part of the rows may have.
+        slice_rows: rows below which a part is too small to be judged.
         mode: `enforce`, or `dry_run` to judge and change nothing.
     """
 
-    template_fields: Sequence[str] = ("evaluation", "minimums", "margins", "mode")
+    template_fields: Sequence[str] = (
+        "evaluation",
+        "minimums",
+        "maximums",
+        "margins",
+        "paired",
+        "slices",
+        "slice_rows",
+        "mode",
+    )
     template_fields_renderers: ClassVar[dict[str, str]] = {"evaluation": "json"}
 
     def __init__(
@@ -40,14 +59,23 @@ class PromoteModelOperator(BaseOperator):
         *,
         evaluation: Any,
         minimums: Mapping[str, Any] | None = None,
+        maximums: Mapping[str, Any] | None = None,
         margins: Mapping[str, Any] | None = None,
+        paired: Any = False,
+        slices: Mapping[str, Mapping[str, Any]] | None = None,
+        slice_rows: Any = 30,
         mode: str = "enforce",
+        pool: str = PROMOTION_POOL,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(pool=pool, **kwargs)
         self.evaluation = evaluation
         self.minimums = minimums or {}
+        self.maximums = maximums or {}
         self.margins = margins or {}
+        self.paired = paired
+        self.slices = slices or {}
+        self.slice_rows = slice_rows
         self.mode = mode
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -63,11 +91,15 @@ class PromoteModelOperator(BaseOperator):
             os.environ["MLFLOW_TRACKING_URI"] = settings.tracking_uri()
         except JobError as error:
             raise AirflowFailException(str(error)) from None
+        ti = context["ti"]
         try:
-            decision = self._apply(verdict)
-        except JobError as error:
+            decision = self._apply(verdict, who=f"{ti.dag_id} {ti.run_id}")
+            self._record(decision)
+        except (JobError, OSError) as error:
             raise AirflowException(str(error)) from None
         self.log.info("%s", decision["summary"])
+        if decision["champion"] is None:
+            raise AirflowFailException(str(_nothing_serves(decision)))
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra.update(_event(decision))
@@ -76,72 +108,100 @@ class PromoteModelOperator(BaseOperator):
     def _judge(self) -> gate.Verdict:
         if self.mode not in gate.MODES:
             raise JobError(f"the gate's mode is {self.mode!r}.", nearest(self.mode, gate.MODES))
-        verdict = gate.judge(
-            self.evaluation, _numbers("minimum", self.minimums), _numbers("margin", self.margins)
+        rules = gate.Gate(
+            minimums=_numbers("minimum", self.minimums),
+            maximums=_numbers("maximum", self.maximums),
+            margins=_numbers("margin", self.margins),
+            paired=_is_true("paired", self.paired),
+            slices={
+                name: _numbers(f"{name} bound", floors) for name, floors in self.slices.items()
+            },
+            slice_rows=int(_number("slice_rows", "", self.slice_rows)),
         )
+        verdict = rules.judge(self.evaluation)
         uri = self.evaluation["model"]["uri"]
         self.log.info("The gate on %s:\n%s", uri, gate.table(verdict.rules))
         return verdict
 
-    def _apply(self, verdict: gate.Verdict) -> dict[str, Any]:
+    def _apply(self, verdict: gate.Verdict, who: str) -> dict[str, Any]:
         """Let the verdict come true, if the champion is still the one it was reached against."""
         model, rival = self.evaluation["model"], self.evaluation["champion"]
         name, version = model["name"], str(model["version"])
-        against = str(rival["version"]) if rival else None
-        champion = registry.find_alias(name, registry.CHAMPION)
-        serving = champion.version if champion else None
-        promoted, reason = verdict.passed, verdict.reason
-        if serving == version:
+        known = str(rival["version"]) if rival else None
+        champion = champions.serving(name)
+        now = champion.version if champion else None
+        passed, reason = verdict.passed, verdict.reason
+        if now == version:
             # An earlier try of this task set the alias and was lost before it could say so.
-            promoted = True
-        elif serving != against:
-            judged = f"version {against}" if against else "no model"
-            promoted, reason = False, f"the champion changed while it was judged against {judged}"
-        elif promoted and self.mode == "enforce":
-            serving = registry.promote(name, version).version
-        if serving is None:
-            raise AirflowFailException(str(_nothing_serves(name, version, reason, self.mode)))
+            passed = True
+        elif now != known:
+            judged = f"version {known}" if known else "no model"
+            passed, reason = False, f"the champion changed while it was judged against {judged}"
+        elif passed and self.mode == "enforce":
+            change = champions.promote(name, version, known=known, who=who, why=reason)
+            now = change.champion.version
         return {
-            "promoted": serving == version,
-            "champion": _model(name, serving),
+            "promoted": now == version,
+            "champion": _model(name, now) if now else None,
             "challenger": _model(name, version),
             "mode": self.mode,
             "verdict": [dataclasses.asdict(rule) for rule in verdict.rules],
-            "summary": _summary(name, version, serving, promoted, reason),
+            "summary": _summary(name, version, now, passed, reason),
         }
 
+    def _record(self, decision: Mapping[str, Any]) -> None:
+        challenger = decision["challenger"]
+        judged = registry.resolve(challenger["uri"])
+        champions.record_verdict(judged, decision["summary"], decision)
+        if report := self.evaluation.get("outputs", {}).get("report"):
+            store.write_json(join(report, "verdict.json"), decision)
 
-def _summary(name: str, version: str, serving: str, promoted: bool, reason: str) -> str:
-    if serving == version:
+
+def _summary(name: str, version: str, now: str | None, passed: bool, reason: str) -> str:
+    if now == version:
         return f"{name} version {version} serves: {reason}."
-    if promoted:
-        return f"{name} version {serving} stays (dry run); version {version} would serve: {reason}."
-    return f"{name} version {serving} stays, version {version} was rejected: {reason}."
+    if now is None:
+        return f"{name} has no champion; version {version} does not serve: {reason}."
+    if passed:
+        return f"{name} version {now} stays (dry run); version {version} would serve: {reason}."
+    return f"{name} version {now} stays, version {version} was rejected: {reason}."
 
 
-def _nothing_serves(name: str, version: str, reason: str, mode: str) -> JobError:
-    if mode == "dry_run":
+def _nothing_serves(decision: Mapping[str, Any]) -> JobError:
+    name, version = decision["challenger"]["name"], decision["challenger"]["version"]
+    if decision["mode"] == "dry_run":
         return JobError(
             f"{name} has no champion, and a dry run promotes none, so that no model can serve.",
             "Set the gate's mode to enforce for the first model.",
         )
+    failed = "; ".join(rule["sentence"] for rule in decision["verdict"] if not rule["passed"])
     return JobError(
-        f"{name} has no champion, and version {version} was rejected: {reason}.",
+        f"{name} has no champion, and version {version} was rejected: {failed or 'no rule held'}.",
         "Train a better model (more epochs, another learning rate) or lower the gate's minimum.",
     )
 
 
 def _numbers(kind: str, bounds: Mapping[str, Any]) -> dict[str, float]:
     """Rendered bounds as numbers."""
-    numbers = {}
-    for metric, bound in bounds.items():
-        try:
-            numbers[metric] = float(bound)
-        except (TypeError, ValueError):
-            raise JobError(
-                f"the gate's {kind} for {metric!r} is {bound!r}: it is no number.", "Give a number."
-            ) from None
-    return numbers
+    return {metric: _number(kind, metric, bound) for metric, bound in bounds.items()}
+
+
+def _number(kind: str, metric: str, bound: Any) -> float:
+    try:
+        return float(bound)
+    except (TypeError, ValueError):
+        what = f"{kind} for {metric!r}" if metric else kind
+        raise JobError(
+            f"the gate's {what} is {bound!r}: it is no number.", "Give a number."
+        ) from None
+
+
+def _is_true(kind: str, value: Any) -> bool:
+    """A rendered switch: templates give texts."""
+    known = {"true": True, "false": False}
+    if str(value).lower() not in known:
+        raise JobError(f"the gate's {kind} is {value!r}.", "Give true or false.")
+    return known[str(value).lower()]
 
 
 def _model(name: str, version: str) -> dict[str, str]:
