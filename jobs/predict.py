@@ -6,8 +6,8 @@
 
 The source is a prepared dataset's directory, or any table with the model's feature columns. Each
 row in gives one row out: `key`, `prediction` (a label value), `probabilities` (in the order of the
-model's classes), `model_name`, `model_version` and `scored_at`. A run writes into a directory of
-its own, and its result.json says that all is there.
+model's classes; a regression has none), `model_name`, `model_version` and `scored_at`. A run writes
+into a directory of its own, and its result.json says that all is there.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from trainyard.dataset import KEY
+from trainyard.dataset import KEY, REGRESSION
 from trainyard.errors import JobError
 from trainyard.faults import Faults
 from trainyard.models import ModelIdentity, ModelMeta
@@ -98,13 +98,22 @@ def write_predictions(
 
 
 def output_schema(meta: ModelMeta) -> pa.Schema:
-    """The files' schema; a prediction is a whole number where all classes are, else a text."""
+    """The files' schema.
+
+    A class is a whole number where all classes are, else a text; a regression predicts a double and
+    has no probabilities.
+    """
     whole = all(isinstance(value, int) for value in meta.classes)
+    says = [
+        pa.field("prediction", pa.int64() if whole else pa.string()),
+        pa.field("probabilities", pa.list_(pa.float64())),
+    ]
+    if meta.task == REGRESSION:
+        says = [pa.field("prediction", pa.float64())]
     return pa.schema(
         [
             pa.field(KEY, pa.string()),
-            pa.field("prediction", pa.int64() if whole else pa.string()),
-            pa.field("probabilities", pa.list_(pa.float64())),
+            *says,
             pa.field("model_name", pa.string()),
             pa.field("model_version", pa.string()),
             pa.field("scored_at", pa.timestamp("us", tz="UTC")),
@@ -120,26 +129,32 @@ def scored(batch: Batch, scorer: Scorer, target: Target, schema: pa.Schema) -> p
     """
     good = batch.good
     keys = batch.keys.take(pa.array(good))
-    logs = scorer.log_probabilities(batch.values[good].astype(np.float32))
-    broken = np.flatnonzero(~np.isfinite(logs.sum(axis=1)))
-    if len(broken):
-        raise JobError(
-            f"the model gives scores that are not finite, such as for key {keys[int(broken[0])]}.",
-            "Check the model's training and the row's features.",
-        )
-    classes = pa.array(scorer.meta.classes, schema.field("prediction").type)
+    features = batch.values[good].astype(np.float32)
+    if scorer.meta.task == REGRESSION:
+        values = scorer.values(features)
+        _check_finite(values, keys)
+        says = [pa.array(values)]
+    else:
+        logs = scorer.log_probabilities(features)
+        _check_finite(logs.sum(axis=1), keys)
+        classes = pa.array(scorer.meta.classes, schema.field("prediction").type)
+        says = [classes.take(pa.array(logs.argmax(axis=1))), lists(np.exp(logs))]
     same = {
         "model_name": target.identity.name,
         "model_version": target.identity.version,
         "scored_at": target.scored_at,
     }
-    columns = [
-        keys,
-        classes.take(pa.array(logs.argmax(axis=1))),
-        lists(np.exp(logs)),
-        *(
-            pa.repeat(pa.scalar(value, schema.field(name).type), len(good))
-            for name, value in same.items()
-        ),
+    repeated = [
+        pa.repeat(pa.scalar(value, schema.field(name).type), len(good))
+        for name, value in same.items()
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays([keys, *says, *repeated], schema=schema)
+
+
+def _check_finite(scores: np.ndarray[Any, Any], keys: pa.Array) -> None:
+    broken = np.flatnonzero(~np.isfinite(scores))
+    if len(broken):
+        raise JobError(
+            f"the model gives scores that are not finite, such as for key {keys[int(broken[0])]}.",
+            "Check the model's training and the row's features.",
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from tiny_models import store_linear
 from predict import predict_rows
 from trainyard.dataset import Dataset
 from trainyard.errors import JobError
+from trainyard.job import EXIT_REFUSED, Run, run_job
 from trainyard.rows import content_key
 from trainyard.sparkerrors import unwrapped
 from trainyard.specs import Predict
@@ -135,6 +137,39 @@ def test_an_empty_table(spark: SparkSession, column_model: str, tmp_path: Path) 
     table, result = predicted(spark, tmp_path / "run", source, column_model)
     assert (table.num_rows, result["rows"]) == (0, {"in": 0, "out": 0})
     assert table.column_names[:3] == ["key", "prediction", "probabilities"]
+
+
+def test_a_regression(spark: SparkSession, tmp_path: Path) -> None:
+    split = (features(), np.zeros(ROWS))
+    dataset = write_dataset(tmp_path / "data", {"test": split}, classes=0)
+    model = store_linear(tmp_path / "model", dataset, torch.tensor([[3.0, -1.0]]))
+    table, result = predicted(spark, tmp_path / "run", dataset.directory, model, batch_size=7)
+    assert result["rows"]["out"] == ROWS
+    names = ["key", "prediction", "model_name", "model_version", "scored_at"]
+    assert table.column_names == names
+    assert table.schema.field("prediction").type == pa.float64()
+    found = {int(row["key"]): row["prediction"] for row in table.to_pylist()}
+    wanted = features() @ np.array([3.0, -1.0])
+    assert np.allclose([found[i] for i in range(ROWS)], wanted, atol=1e-5)
+
+
+def test_rows_that_are_scored_already_are_not_scored_again(
+    spark: SparkSession, dataset: Dataset, model: str, tmp_path: Path
+) -> None:
+    spec = Predict(run_dir=str(tmp_path), source=dataset.directory, model=model)
+    argv = spec.argv()
+    scored = 0
+
+    def work(given: Predict, run: Run) -> dict[str, Any]:
+        nonlocal scored
+        scored += 1
+        return predict_rows(spark, given, run)
+
+    assert [run_job(Predict, work, argv) for _ in range(2)] == [0, 0]
+    assert scored == 1
+    other = dataclasses.replace(spec, split="test")
+    assert run_job(Predict, work, other.argv()) == EXIT_REFUSED
+    assert pq.read_table(tmp_path / "predictions").num_rows == ROWS
 
 
 def test_without_a_key_the_content_is_the_key(
