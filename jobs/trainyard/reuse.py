@@ -8,7 +8,8 @@ from __future__ import annotations
 from trainyard import store
 from trainyard.dataset import Dataset
 from trainyard.errors import JobError
-from trainyard.layout import join
+from trainyard.layout import PREPROCESSING, join
+from trainyard.preprocessing import digest
 from trainyard.specs import Prepare
 
 
@@ -20,9 +21,12 @@ def find(spec: Prepare, fingerprint: str) -> Dataset | None:
         directory = store.read_json(join(spec.datasets, f"{fingerprint}.json"))["directory"]
         dataset = Dataset.read(directory)
         dataset.check_files()
+        is_whole = dataset.preprocessing is None or (
+            digest(join(directory, PREPROCESSING)) == dataset.preprocessing.sha256
+        )
     except (FileNotFoundError, KeyError, TypeError, ValueError, JobError):
         return None
-    return dataset if dataset.fingerprint == fingerprint else None
+    return dataset if is_whole and dataset.fingerprint == fingerprint else None
 
 
 def record(spec: Prepare, dataset: Dataset) -> None:

@@ -35,6 +35,11 @@ def store_root() -> str:
     return root
 
 
+def datasets() -> str:
+    """The index of prepared datasets that runs reuse; see `store_root` for the errors."""
+    return join(store_root(), "datasets")
+
+
 def program(job: str) -> Path:
     """The program of a job: `<job>.py` in the jobs folder, by default where the contract lies.
 

@@ -15,64 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from job_runs import notes, run_in
+from job_runs import notes
+from prepared_tables import ROWS, keys_of, prepared, refusal, rows_of, table
 
-from prepare import prepare_dataset
 from trainyard import rundir
 from trainyard.dataset import KEY, VALUES, Dataset
-from trainyard.errors import JobError
 from trainyard.rows import FAULT, Layout, classify, content_key
-from trainyard.sparkerrors import unwrapped
 from trainyard.specs import SPLITS, Prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-ROWS = 300
-
-
-def table(rows: int = ROWS, **columns: Any) -> pa.Table:
-    numbers = np.arange(rows)
-    plain = {
-        "id": numbers,
-        "a": numbers * 0.5,
-        "b": (numbers % 7).astype(np.int32),
-        "y": numbers % 3,
-    }
-    return pa.table({**plain, **columns})
-
-
-def spec_for(source: Path | str, run_dir: Path, **settings: Any) -> Prepare:
-    plain = {"features": ("a", "b"), "label": "y", "key": "id", "row_group_rows": 64}
-    return Prepare(run_dir=str(run_dir), source=str(source), **{**plain, **settings})
-
-
-def prepared(
-    spark: SparkSession, tmp_path: Path, source: pa.Table | Path | str, **settings: Any
-) -> tuple[Dataset, dict[str, Any]]:
-    if isinstance(source, pa.Table):
-        path = tmp_path / "source.parquet"
-        pq.write_table(source, path)
-        source = path
-    spec = spec_for(source, tmp_path / "run", **settings)
-    with unwrapped():
-        result = prepare_dataset(spark, spec, run_in(tmp_path / "run"))
-    return Dataset.read(result["outputs"]["dataset"]), result
-
-
-def rows_of(dataset: Dataset, split: str) -> pa.Table:
-    return pa.concat_tables([pq.read_table(path) for path in dataset.paths(split)])
-
-
-def keys_of(dataset: Dataset) -> dict[str, list[str]]:
-    return {split: rows_of(dataset, split)["key"].to_pylist() for split in SPLITS}
-
-
-def refusal(spark: SparkSession, tmp_path: Path, source: Any, **settings: Any) -> str:
-    with pytest.raises(JobError) as caught:
-        prepared(spark, tmp_path, source, **settings)
-    assert not (tmp_path / "run" / "data" / "dataset.json").exists()
-    return str(caught.value)
 
 
 class TestDataset:

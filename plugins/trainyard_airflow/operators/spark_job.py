@@ -97,6 +97,8 @@ class SparkJobOperator(SparkSubmitOperator):
                 map_index=-1 if ti.map_index is None else ti.map_index,
                 generation=ti.max_tries,
             )
+        if given.get("datasets", "") is None:
+            given["datasets"] = settings.datasets()
         for setting, value in given.items():
             if masking.secrets_in(str(value)):
                 raise JobError(
