@@ -88,7 +88,11 @@ def predict_rows(spark: SparkSession, spec: Predict, run: Run) -> dict[str, Any]
     return {
         "outputs": {"predictions": directory},
         "model": dataclasses.asdict(identity),
-        "rows": {"in": rows.count, "out": written.rows, "unseen": written.unseen},
+        "rows": {
+            "in": rows.count,
+            "out": written.rows,
+            **({"unseen": written.unseen} if rows.layout.categories else {}),
+        },
     }
 
 

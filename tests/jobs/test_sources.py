@@ -136,3 +136,69 @@ class TestErrors:
         path.write_text("a,b\n1,2\n")
         with pytest.raises(JobError, match="cannot be read as parquet"):
             open_table(spark, str(path), "parquet", ["a"])
+
+
+def write_idx(directory: Path, stem: str, rows: int, *, gz: bool = False) -> None:
+    """A pair of files with images of 2 x 3 pixels: row i holds i, i + 1, ..., and is digit i."""
+    directory.mkdir(exist_ok=True)
+    pixels = bytes((i + j) % 256 for i in range(rows) for j in range(6))
+    sizes = [n.to_bytes(4) for n in (2051, rows, 2, 3)]
+    images = b"".join(sizes) + pixels
+    labels = b"".join(n.to_bytes(4) for n in (2049, rows)) + bytes(i % 10 for i in range(rows))
+    for kind, number, content in (("images", 3, images), ("labels", 1, labels)):
+        path = directory / f"{stem}-{kind}-idx{number}-ubyte"
+        if gz:
+            path.with_name(path.name + ".gz").write_bytes(gzip.compress(content))
+        else:
+            path.write_bytes(content)
+
+
+class TestIdx:
+    @pytest.mark.parametrize("gz", [False, True])
+    def test_both_sets(self, spark: SparkSession, tmp_path: Path, gz: bool) -> None:
+        write_idx(tmp_path / "mnist", "train", 5007, gz=gz)
+        write_idx(tmp_path / "mnist", "t10k", 11, gz=gz)
+        table = open_table(
+            spark, str(tmp_path / "mnist"), "auto", ["id", "pixels", "digit", "part"]
+        )
+        rows = {row["id"]: row for row in table.frame.collect()}
+        assert len(rows) == 5018
+        assert rows["train-5006"]["pixels"] == [float((5006 + j) % 256) for j in range(6)]
+        assert (rows["train-5006"]["digit"], rows["train-5006"]["part"]) == (6, "train")
+        assert (rows["t10k-10"]["digit"], rows["t10k-10"]["part"]) == (0, "test")
+
+    def test_one_file_of_a_pair_names_its_set(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_idx(tmp_path, "train", 7)
+        write_idx(tmp_path, "t10k", 3)
+        source = str(tmp_path / "t10k-images-idx3-ubyte")
+        assert open_table(spark, source, "auto", ["digit"]).frame.count() == 3
+
+    def test_what_is_wrong_with_a_file(self, spark: SparkSession, tmp_path: Path) -> None:
+        write_idx(tmp_path, "train", 7)
+        images, labels = (tmp_path / f"train-{k}-ubyte" for k in ("images-idx3", "labels-idx1"))
+        whole = images.read_bytes()
+        images.write_bytes(whole[:-1])
+        with pytest.raises(JobError, match="ends after 57 bytes, but its header promises more"):
+            collect(open_table(spark, str(tmp_path), "auto", ["digit", "pixels"]))
+        images.write_bytes(b"<html>" + whole)
+        with pytest.raises(JobError, match=r"no IDX file of images: it begins with \d+, not 2051"):
+            open_table(spark, str(tmp_path), "auto", ["digit"])
+        images.write_bytes(whole)
+        labels.write_bytes(labels.read_bytes().replace(b"\0\0\0\7", b"\0\0\0\6", 1))
+        with pytest.raises(JobError, match=r"has 7 images, but .* has 6 labels"):
+            open_table(spark, str(tmp_path), "auto", ["digit"])
+        labels.unlink()
+        with pytest.raises(JobError, match="'train' has no labels file"):
+            open_table(spark, str(tmp_path), "auto", ["digit"])
+
+
+class TestTable:
+    def test_a_table_of_the_catalog(self, spark: SparkSession) -> None:
+        spark.createDataFrame([(1, 2.5)], ["id", "a"]).createOrReplaceTempView("measured")
+        assert collect(open_table(spark, "table:measured", "auto", ["a"])) == [(2.5,)]
+        with pytest.raises(JobError, match=r"has no column 'A'; it has 2\. fix: Did you mean 'a'"):
+            open_table(spark, "table:measured", "auto", ["A"])
+
+    def test_no_such_table(self, spark: SparkSession) -> None:
+        with pytest.raises(JobError, match=r"'table:sales\.nothing': Spark's catalog has no such"):
+            open_table(spark, "table:sales.nothing", "auto", ["a"])

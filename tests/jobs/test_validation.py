@@ -180,9 +180,9 @@ class TestFindings:
     def test_columns_that_teach_nothing_or_lose_digits(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:
-        columns = {"same": np.full(ROWS, 4.0), "large": 2**24 + np.arange(ROWS) % 2}
-        named = {"features": ("a", *columns), "findings": "refuse"}
-        message = refusal(spark, tmp_path, table(**columns), **named)
+        source = table(same=np.full(ROWS, 4.0), large=2**24 + np.arange(ROWS) % 2)
+        named = {"features": ("a", "same", "large"), "findings": "refuse"}
+        message = refusal(spark, tmp_path, source, **named)
         assert "2 suspicious columns" in message
         assert "feature 'same' is 4 in every row" in message
         assert "feature 'large' has whole numbers up to 16777217" in message

@@ -224,7 +224,10 @@ class Loader:
     def _read_table(self, piece: Piece) -> pa.Table:
         fs, path = store.filesystem(piece.uri)
         try:
-            with fs.open(path, "rb") as source, pq.ParquetFile(source) as file:
+            with (
+                fs.open(path, "rb") as source,
+                pq.ParquetFile(source, page_checksum_verification=True) as file,
+            ):
                 if file.metadata.row_group(piece.group).num_rows != piece.group_rows:
                     raise _changed(piece, "a row group has another number of rows")
                 table = file.read_row_group(
@@ -232,7 +235,7 @@ class Loader:
                 )
         except FileNotFoundError as error:
             raise _changed(piece, "it is not there") from error
-        except (pa.ArrowException, IndexError) as error:
+        except (OSError, pa.ArrowException, IndexError) as error:
             raise _changed(piece, f"it cannot be read: {error}") from error
         return table.slice(piece.start, piece.rows)
 
