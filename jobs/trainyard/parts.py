@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -67,6 +67,8 @@ def schema_of(dataset: Dataset) -> pa.Schema:
 class PartWriter:
     """Writes one Parquet file in row groups of `row_group_rows`, holding one group in memory.
 
+    A file that cannot be finished is removed, so that a full store has room to say so.
+
     Args:
         directory: directory that the file's path is relative to.
         path: the file's path; no other task may have it.
@@ -81,7 +83,7 @@ class PartWriter:
         self._groups: list[int] = []
 
     def __enter__(self) -> Self:
-        with _writing(self._uri):
+        with self._writing():
             fs, path = store.filesystem(self._uri)
             fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._file = fs.open(path, "wb")
@@ -101,8 +103,9 @@ class PartWriter:
         trace: TracebackType | None,
     ) -> None:
         if error is not None:
+            self._discard()
             return
-        with _writing(self._uri):
+        with self._writing():
             if self._pending:
                 self._write_group()
             self._writer.close()
@@ -116,11 +119,26 @@ class PartWriter:
 
     def _write_group(self) -> None:
         table = pa.Table.from_batches(self._pending, self._schema)
-        with _writing(self._uri):
+        with self._writing():
             self._writer.write_table(table.slice(0, self._rows), row_group_size=self._rows)
         self._groups.append(min(self._rows, table.num_rows))
         rest = table.slice(self._rows).combine_chunks()
         self._pending = rest.to_batches()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._discard()
+            raise JobError(
+                f"{self._uri!r} cannot be written: {error}.",
+                "Free some space, or use another run directory.",
+            ) from error
+
+    def _discard(self) -> None:
+        with suppress(OSError):
+            store.remove(self._uri)
 
 
 def lists(matrix: np.ndarray[Any, Any]) -> pa.Array:
@@ -134,16 +152,6 @@ def task_attempt() -> tuple[int, int]:
     """The number of this task's partition, and a number that no other attempt of the job has."""
     context = TaskContext.get()
     return (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
-
-
-@contextmanager
-def _writing(uri: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise JobError(
-            f"{uri!r} cannot be written: {error}.", "Free some space, or use another run directory."
-        ) from error
 
 
 def sweep(directory: str, kept: Sequence[str]) -> None:
