@@ -10,7 +10,7 @@ JOBS_ENV := PYTHONPATH=$(CURDIR)/jobs
 TIERS := lint types test-dags test-plugins test-jobs test-e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tools setup-airflow demo up down test test-dags test-plugins test-jobs \
+.PHONY: help setup setup-tools setup-airflow demo up down gc test test-dags test-plugins test-jobs \
 	test-e2e lint types format lock golden bench clean clean-venv
 
 help: ## List the targets
@@ -33,6 +33,9 @@ up: setup ## Start Airflow and what it needs on this machine
 
 down: ## Stop what `make up` started
 	@$(PYTHON) scripts/local.py down
+
+gc: setup-airflow ## List what retention would remove; ARGS=--apply removes it
+	@$(AIRFLOW)/python scripts/collect_garbage.py $(ARGS)
 
 test: setup ## Lint, types and every tier of tests; fails if any of them does
 	@failed=0; summary=; \

@@ -172,6 +172,18 @@ def remove(uri: str) -> None:
         fs.rm(path, recursive=True)
 
 
+def within(root: str, uri: str) -> str | None:
+    """The path of a URI relative to a directory; None where it is not in it, or by a link only."""
+    top, path = (text.removeprefix("file://").rstrip("/") for text in (root, uri))
+    if not path.startswith(top + "/") or ".." in path.split("/"):
+        return None
+    relative = path[len(top) + 1 :]
+    if is_local(root):
+        real = Path(top).resolve()
+        return relative if (real / relative).resolve() == real / relative else None
+    return relative
+
+
 def check_writable(uri: str) -> None:
     """Prove that a directory can be written, or say why not.
 

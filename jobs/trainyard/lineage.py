@@ -1,0 +1,95 @@
+"""What the registry knows of where versions came from, and which of them are in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainyard import registry, store
+from trainyard.champions import PREVIOUS_TAG
+from trainyard.tracking import RUN_DIR_TAG
+
+if TYPE_CHECKING:
+    from mlflow.entities.model_registry import RegisteredModel
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """A registered version and its origin.
+
+    Attributes:
+        run_dir: the run directory whose job made it, if one of Trainyard's did.
+        run_id: the MLflow run that made it, if one did.
+        why: what it is used for; empty for nothing.
+    """
+
+    name: str
+    version: str
+    run_dir: str | None
+    run_id: str | None
+    why: str
+
+
+def versions() -> list[Version]:
+    """Every registered version; one with an alias is used, and the one that served before.
+
+    Raises:
+        JobError: the registry does not answer.
+    """
+    client = registry.client()
+    found = []
+    with registry.answering():
+        for model in _models():
+            wanted = {str(version): f"alias {alias}" for alias, version in model.aliases.items()}
+            if previous := model.tags.get(PREVIOUS_TAG):
+                wanted.setdefault(previous, "it served before the champion")
+            token = None
+            while True:
+                page = client.search_model_versions(
+                    f"name = '{model.name}'", max_results=_PAGE, page_token=token
+                )
+                found += [
+                    Version(
+                        name=one.name,
+                        version=str(one.version),
+                        run_dir=one.tags.get(RUN_DIR_TAG),
+                        run_id=one.run_id or None,
+                        why=wanted.get(str(one.version), ""),
+                    )
+                    for one in page
+                ]
+                if not (token := page.token):
+                    break
+    return found
+
+
+def _models() -> Iterator[RegisteredModel]:
+    client = registry.client()
+    token = None
+    while True:
+        page = client.search_registered_models(max_results=_PAGE, page_token=token)
+        yield from page
+        if not (token := page.token):
+            return
+
+
+def remove(version: Version, root: str) -> None:
+    """Remove a version and the MLflow run that made it; its files too where they lie in the store.
+
+    Raises:
+        JobError: the registry does not answer.
+    """
+    client = registry.client()
+    with registry.answering():
+        client.delete_model_version(version.name, version.version)
+        if version.run_id is None:
+            return
+        artifacts = client.get_run(version.run_id).info.artifact_uri
+        client.delete_run(version.run_id)
+    # MLflow keeps them in `<experiment's location>/<run>/artifacts`.
+    directory = artifacts.removesuffix("/artifacts")
+    if directory.endswith(version.run_id) and store.within(root, directory):
+        store.remove(directory)
