@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard import registry, store
-from trainyard.layout import MODEL, join
+from trainyard.layout import MODEL
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -154,8 +154,7 @@ def _log_run(
     for start in range(0, len(metrics), _MOST_METRICS):
         client.log_batch(run.info.run_id, metrics[start : start + _MOST_METRICS])
     with tempfile.TemporaryDirectory() as copy:
-        for name in store.list_names(model_directory):
-            Path(copy, name).write_bytes(store.read_bytes(join(model_directory, name)))
+        store.copy(model_directory, copy)
         client.log_artifacts(run.info.run_id, copy, MODEL)
     client.set_terminated(run.info.run_id)
     return run

@@ -15,16 +15,18 @@ from job_runs import notes, run_in
 from prepared_tables import ROWS, all_rows, prepared, refusal, rows_of, table
 from tiny_models import store_linear
 
+import train_horovod
 from predict import predict_rows
-from trainyard import store
+from trainyard import registry, store, tracking
 from trainyard.dataset import Dataset
 from trainyard.errors import JobError
+from trainyard.horovod.train import TrainResult
 from trainyard.inputs import input_of, inputs
-from trainyard.layout import PREPROCESSING, join
+from trainyard.layout import MODEL, PREPROCESSING, join
 from trainyard.models import StoredModel
 from trainyard.preprocessing import Preprocessing
 from trainyard.sparkerrors import unwrapped
-from trainyard.specs import Predict
+from trainyard.specs import Predict, TrainHorovod
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,11 +72,20 @@ def model(made: tuple[Dataset, pa.Table, Path]) -> str:
 
 
 def stored_model(directory: Path, dataset: Dataset) -> str:
-    """A model of a dataset, with its preprocessing, as the training stores it."""
+    """A model of a dataset, stored as the training stores it."""
     weight = torch.arange(3 * dataset.width).reshape(3, -1).float() / 10
-    uri = store_linear(directory, dataset, weight, preprocessing=dataset.preprocessing)
-    store.copy(join(dataset.directory, PREPROCESSING), join(uri, PREPROCESSING))
-    return uri
+    spec = TrainHorovod(
+        run_dir=str(directory),
+        dataset=dataset.directory,
+        network="tiny_models:Linear",
+        network_params={"width": dataset.width, "classes": 3},
+        input_shape=(dataset.width,),
+        model_name="flights",
+    )
+    state = {"layer.weight": weight, "layer.bias": torch.zeros(3)}
+    trained = TrainResult(history=(), state=state, rows={}, resumed=0)
+    train_horovod.store_model(spec, dataset, trained)
+    return join(spec.run_dir, MODEL)
 
 
 def predicted(
@@ -116,6 +127,30 @@ def test_training_and_serving_cannot_differ(
     assert served == trained
     assert len(served) == ROWS
     assert result["rows"] == {"in": ROWS, "out": ROWS, "unseen": 1}
+
+
+def test_a_registered_version_brings_its_own(
+    spark: SparkSession,
+    made: tuple[Dataset, pa.Table, Path],
+    model: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(registry.TRACKING_URI, f"sqlite:///{tmp_path}/mlflow.db")
+    tracked = tracking.track(
+        experiment="flights",
+        model_name="flights",
+        run_dir=str(tmp_path),
+        model_directory=model,
+        model_sha256=StoredModel.read(model).meta.weights_sha256,
+        params={},
+        tags={},
+        history=[],
+    )
+    source = made[2] / "source.parquet"
+    served, result = predicted(spark, tmp_path / "1", source, tracked.uri)
+    assert served == predicted(spark, tmp_path / "2", source, model)[0]
+    assert result["model"] == {"uri": "models:/flights/1", "name": "flights", "version": "1"}
 
 
 def test_a_new_category_is_kept_and_counted(
