@@ -7,7 +7,7 @@ serves then.
 
 | task | what it does | its result |
 |---|---|---|
-| `prepare` | reads the source, splits it by a hash of each row's key, writes Parquet | `data/` |
+| `prepare` | checks the source, splits it by a hash of each row's key, writes Parquet | `data/` |
 | `train` | trains with one Horovod rank a Spark task; registers the model with MLflow | `model/` |
 | `evaluate` | scores the model, and the champion, on the same test rows | `report/` |
 | `promote` | applies the gate; moves the alias `champion`; a tie keeps the champion | XCom |
@@ -22,8 +22,9 @@ XCom and its asset's events name the exact paths. Metrics and plots are in MLflo
 `mnist`. A retry continues where the last try stopped; clearing a task starts it anew.
 
 **Your own data and network.** Copy this file, change `dag_id`, `MODEL` and the defaults below:
-`source` (Parquet, CSV, JSON or `sample:NAME`), the columns, `network` (`module:Class` of a
-`torch.nn.Module` that the jobs' environment can import) and `input_shape` (of one row's features).
+`source` (Parquet, CSV, JSON, IDX, `table:NAME` or `sample:NAME`), `schema`, the columns, `network`
+(`module:Class` of a `torch.nn.Module` that the jobs' environment can import) and `input_shape` (of
+one row's features).
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ with DAG(
 ):
     prepare = SparkJobOperator(
         task_id="prepare",
-        job=Prepare(source=param("source"), features=("pixels",), label="digit", key="id"),
+        job=Prepare(
+            source=param("source"), schema="mnist", features=("pixels",), label="digit", key="id"
+        ),
         outlets=[Asset("mnist_dataset")],
     )
     train = SparkJobOperator(
