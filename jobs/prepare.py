@@ -132,7 +132,10 @@ def open_source(spark: SparkSession, spec: Prepare, schema: Schema) -> Opened:
     columns = list(dict.fromkeys([*layout.columns, *schema.columns]))
     table = open_table(spark, spec.source, spec.format, columns)
     rows = canonical(table, layout, faults(schema, table))
-    width = common_width(rows, table, layout.numbers)
+    # Told by the schema, it need not be found by a pass over the table.
+    rule = schema.columns.get(layout.numbers[0]) if len(layout.numbers) == 1 else None
+    told = rule.width if rule is not None else None
+    width = told or common_width(rows, table, layout.numbers)
     layout = dataclasses.replace(layout, width=width)
     return Opened(table=table, schema=schema, rows=rows, layout=layout)
 
