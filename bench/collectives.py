@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--epochs", type=int, default=4, help="the first of them only warms up")
-    parser.add_argument("--cycle-time-ms", type=float, default=1.0)
+    parser.add_argument("--cycle-time-ms", type=float, default=2.5)
     given = parser.parse_args()
     print(f"two ranks, {given.rows} rows of 784; {machine()}")
     holds = True
