@@ -14,20 +14,27 @@ MLFLOW_TRACKING_URI names the MLflow server or database. `--help` lists every se
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainyard import __version__, networks, store, tracking
 from trainyard.dataset import Dataset
+from trainyard.horovod.failures import LostRankError
+from trainyard.horovod.history import TrainResult
 from trainyard.horovod.launch import BarrierLauncher
 from trainyard.horovod.loader import check_rows
+from trainyard.horovod.objective import check_objective
 from trainyard.horovod.rank import LaunchSettings
-from trainyard.horovod.train import TrainResult, train
+from trainyard.horovod.train import train
 from trainyard.job import Run, run_job
 from trainyard.layout import MODEL, PREPROCESSING, join
 from trainyard.models import ModelMeta, save_model
 from trainyard.session import spark_session
 from trainyard.specs import TrainHorovod
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 
 def check(spec: TrainHorovod, dataset: Dataset) -> None:
@@ -40,12 +47,24 @@ def check(spec: TrainHorovod, dataset: Dataset) -> None:
         spec.network,
         input_shape=spec.input_shape,
         width=dataset.width,
-        classes=len(dataset.classes),
+        outputs=dataset.outputs,
+        task=dataset.task,
     )
+    check_objective(spec, dataset)
 
 
 def launch(spec: TrainHorovod, dataset: Dataset, run: Run) -> TrainResult:
-    """Train on Spark; return what rank 0 made."""
+    """Train in a Spark session of its own; see `launch_in`."""
+    with spark_session(f"{spec.job} {spec.model_name}") as spark:
+        return launch_in(spark.sparkContext, spec, dataset, run)
+
+
+def launch_in(context: SparkContext, spec: TrainHorovod, dataset: Dataset, run: Run) -> TrainResult:
+    """Train on Spark, starting the ranks again when one was lost; return what rank 0 made.
+
+    Raises:
+        JobError: a rank failed for a reason of its own, or ranks were lost too often.
+    """
     settings = LaunchSettings(
         run_dir=spec.run_dir,
         claim=run.claim,
@@ -53,9 +72,19 @@ def launch(spec: TrainHorovod, dataset: Dataset, run: Run) -> TrainResult:
         start_timeout=spec.start_timeout,
         stall_timeout=spec.stall_timeout,
     )
-    with spark_session(f"{spec.job} {spec.model_name}") as spark:
-        launcher = BarrierLauncher(spark.sparkContext, settings)
-        return launcher.run(functools.partial(train, spec, dataset, claim=run.claim), spec.ranks)[0]
+    launcher = BarrierLauncher(context, settings)
+    for number in itertools.count(1):
+        try:
+            fn = functools.partial(train, spec, dataset, claim=run.claim, launch=number)
+            return launcher.run(fn, spec.ranks)[0]
+        except LostRankError as error:
+            if number > spec.relaunches:
+                raise
+            run.events.note(
+                f"{error.cause} The ranks start again from the last checkpoint: relaunch {number} "
+                f"of {spec.relaunches}."
+            )
+    raise AssertionError
 
 
 def store_model(spec: TrainHorovod, dataset: Dataset, trained: TrainResult) -> ModelMeta:
@@ -118,10 +147,7 @@ def work(spec: TrainHorovod, run: Run) -> dict[str, Any]:
             "mlflow_run_id": tracked.run_id,
         },
         "metrics": {
-            "loss": best.loss,
-            "accuracy": best.accuracy,
-            "validation_loss": best.validation_loss,
-            "validation_accuracy": best.validation_accuracy,
+            **best.figures(),
             "best_epoch": best.number,
             "epochs": len(trained.history),
             "rows_per_second": trained.rows_per_second,

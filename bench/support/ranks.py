@@ -132,7 +132,8 @@ def plain(spec: Any, rank: int, port: int) -> list[float]:
     import torch.nn.functional as F  # noqa: N812 - torch's own idiom
 
     from trainyard.dataset import Dataset
-    from trainyard.horovod.loader import Loader, Plan, concatenate
+    from trainyard.horovod.loader import Loader, Plan
+    from trainyard.horovod.pieces import concatenate
     from trainyard.networks.mnist import ConvNet
 
     torch.set_num_threads(1)

@@ -70,7 +70,8 @@ def check_model(model: StoredModel, name: str) -> None:
         name,
         input_shape=meta.input_shape,
         width=meta.width,
-        classes=meta.outputs,
+        outputs=meta.outputs,
+        task=meta.task,
     )
 
 

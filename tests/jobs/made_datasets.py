@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainyard.dataset import FEATURES, KEEP, KEY, LABEL, DataFile, Dataset
+from trainyard.dataset import FEATURES, KEEP, KEY, LABEL, WEIGHT, DataFile, Dataset
 
 Split = tuple[npt.NDArray[np.float32], npt.NDArray[Any]]
 
@@ -25,6 +25,7 @@ def write_dataset(
     files: Mapping[str, Sequence[Sequence[int]]] | None = None,
     row_group_rows: int = 256,
     kept: Mapping[str, Sequence[str | None]] | None = None,
+    weights: Mapping[str, Sequence[float]] | None = None,
 ) -> Dataset:
     """Write a dataset; without classes it is a regression's.
 
@@ -35,6 +36,7 @@ def write_dataset(
         files: for a split, the rows of each row group of each file; by default one file.
         row_group_rows: rows of a row group where `files` does not say.
         kept: values of the kept columns for the rows of each split, from its first row on.
+        weights: of the rows of each split.
     """
     written: dict[str, tuple[DataFile, ...]] = {}
     for split, (features, labels) in splits.items():
@@ -46,8 +48,15 @@ def write_dataset(
             path = f"{split}/part-{number:05d}.parquet"
             end = start + sum(groups)
             keep = list(zip(*kept.values(), strict=True))[start:end] if kept else None
+            weighed = weights[split][start:end] if weights else None
             size = _write(
-                directory / path, features[start:end], labels[start:end], groups, start, keep
+                directory / path,
+                features[start:end],
+                labels[start:end],
+                groups,
+                start,
+                keep,
+                weighed,
             )
             listed.append(DataFile(path=path, row_groups=tuple(groups), bytes=size))
             start = end
@@ -61,6 +70,7 @@ def write_dataset(
         features=("pixels",),
         label="digit",
         key=None,
+        weight="counts" if weights else None,
         keep=tuple(kept or ()),
         width=width,
         classes=tuple(range(classes)),
@@ -81,12 +91,15 @@ def _write(
     groups: Sequence[int],
     first: int,
     keep: Sequence[tuple[str | None, ...]] | None,
+    weights: Sequence[float] | None,
 ) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     label = pa.from_numpy_dtype(labels.dtype)
     fields = [(KEY, pa.string()), (FEATURES, pa.list_(pa.float32())), (LABEL, label)]
     if keep is not None:
         fields.append((KEEP, pa.list_(pa.string())))
+    if weights is not None:
+        fields.append((WEIGHT, pa.float64()))
     schema = pa.schema(fields)
     with pq.ParquetWriter(path, schema) as writer:
         start = 0
@@ -100,6 +113,7 @@ def _write(
                     pa.ListArray.from_arrays(offsets, values),
                     pa.array(labels[part]),
                     *([pa.array(keep[part], pa.list_(pa.string()))] if keep is not None else []),
+                    *([pa.array(weights[part], pa.float64())] if weights is not None else []),
                 ],
                 schema=schema,
             )

@@ -257,7 +257,8 @@ def test_two_ranks_take_the_step_of_all_rows(launcher: BarrierLauncher, tmp_path
     import torch.nn.functional as F  # noqa: N812 - torch's own idiom
 
     from trainyard import networks
-    from trainyard.horovod.loader import Loader, Plan, concatenate
+    from trainyard.horovod.loader import Loader, Plan
+    from trainyard.horovod.pieces import concatenate
     from trainyard.horovod.train import train
 
     features, labels = some_digits(0, 206)

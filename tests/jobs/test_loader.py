@@ -16,7 +16,8 @@ from made_datasets import write_dataset
 
 from trainyard.dataset import FEATURES, KEY, LABEL, Dataset
 from trainyard.errors import JobError, SettingError
-from trainyard.horovod.loader import Loader, Plan, Rows, check_rows, pieces
+from trainyard.horovod.loader import Loader, Plan, check_rows
+from trainyard.horovod.pieces import Rows, pieces
 
 LAYOUTS = {
     "one row group": [[1003]],

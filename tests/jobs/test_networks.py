@@ -67,7 +67,7 @@ def test_tells_a_missing_module_from_one_that_fails(own_module: Path) -> None:
 
 def test_fits_the_dataset() -> None:
     network = networks.build(CONVNET, {})
-    networks.check_fit(network, CONVNET, input_shape=(1, 28, 28), width=784, classes=10)
+    networks.check_fit(network, CONVNET, input_shape=(1, 28, 28), width=784, outputs=10)
     assert network.training
 
 
@@ -84,7 +84,7 @@ def test_refuses_a_network_that_does_not_fit(
 ) -> None:
     network = networks.build(CONVNET, {})
     with pytest.raises(SettingError) as caught:
-        networks.check_fit(network, CONVNET, input_shape=input_shape, width=width, classes=classes)
+        networks.check_fit(network, CONVNET, input_shape=input_shape, width=width, outputs=classes)
     assert caught.value.name == setting
     assert cause in caught.value.cause
 
@@ -92,4 +92,4 @@ def test_refuses_a_network_that_does_not_fit(
 def test_refuses_parameters_of_another_type() -> None:
     network = networks.build("torch.nn:Linear", {"in_features": 4, "out_features": 2}).double()
     with pytest.raises(SettingError, match=r"'weight' is torch.float64"):
-        networks.check_fit(network, "torch.nn:Linear", input_shape=(4,), width=4, classes=2)
+        networks.check_fit(network, "torch.nn:Linear", input_shape=(4,), width=4, outputs=2)

@@ -19,8 +19,9 @@ from trainyard import rundir, store
 from trainyard.dataset import Dataset
 from trainyard.errors import JobError
 from trainyard.horovod import optimizer
+from trainyard.horovod.history import Epoch, TrainResult
 from trainyard.horovod.launch import InProcessLauncher
-from trainyard.horovod.train import Epoch, TrainResult, train
+from trainyard.horovod.train import train
 from trainyard.networks.mnist import ConvNet
 from trainyard.specs import TrainHorovod
 

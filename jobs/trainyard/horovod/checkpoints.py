@@ -53,6 +53,15 @@ def load(run_dir: str, note: Callable[[str], None]) -> dict[str, Any] | None:
     return None
 
 
+def on_cpu(value: Any) -> Any:
+    """A value with its tensors, at any depth, in the machine's memory."""
+    if isinstance(value, torch.Tensor):
+        return value.cpu()
+    if isinstance(value, dict):
+        return {name: on_cpu(item) for name, item in value.items()}
+    return [on_cpu(item) for item in value] if isinstance(value, list) else value
+
+
 def _names(directory: str) -> list[str]:
     return [name for name in store.list_names(directory) if _NAME.fullmatch(name)]
 

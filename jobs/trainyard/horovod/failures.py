@@ -10,6 +10,10 @@ from trainyard.errors import JobError
 from trainyard.horovod.rank import COLLECTIVE_ERRORS, LaunchSettings
 
 
+class LostRankError(JobError):
+    """A rank was killed or fell silent: started again, it may well do its work."""
+
+
 def explain(
     error: Exception,
     deaths: Sequence[Mapping[str, Any]],
@@ -35,7 +39,7 @@ def explain(
     if crashed and not dead.intersection(crashed):
         rank = crashed[0]
         who = f"rank {rank} (process {reports[rank]['pid']} on {reports[rank]['host']})"
-        return JobError(
+        return LostRankError(
             f"{who} was killed: it ended without an error of its own.",
             "Most often the kernel does that for want of memory (`dmesg` there tells): raise "
             "spark.executor.memoryOverhead, put fewer ranks on a machine, use streaming, or lower "
@@ -43,12 +47,14 @@ def explain(
         )
     silent = sorted(set(range(ranks)) - dead)
     if dead and silent:
-        return JobError(
+        return LostRankError(
             f"rank {', '.join(map(str, silent))} of {ranks} did not answer for stall_timeout = "
             f"{settings.stall_timeout} seconds.",
             "Look at that machine's load and network, or raise stall_timeout for slow ranks.",
         )
-    return JobError(
+    # Where ranks had started and none had an error of its own, an executor or its machine went.
+    kind = LostRankError if reports else JobError
+    return kind(
         f"the ranks failed: {first_line(error)}.", "Read the traceback and the executors' logs."
     )
 

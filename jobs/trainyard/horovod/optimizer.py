@@ -24,10 +24,14 @@ def make(
     for name in _WRAPPED:
         wrapped = inspect.unwrap(getattr(torch.optim.Optimizer, name))
         wrapped.__dict__.setdefault("__dynamo_disable", wrapped)
-    rate = spec.learning_rate * (ranks if spec.scale_learning_rate else 1)
     kind = getattr(torch.optim, spec.optimizer)
-    made: torch.optim.Optimizer = kind(parameters, lr=rate, **spec.optimizer_params)
+    made: torch.optim.Optimizer = kind(parameters, lr=rate(spec, ranks), **spec.optimizer_params)
     return made
+
+
+def rate(spec: TrainHorovod, ranks: int) -> float:
+    """The full learning rate."""
+    return spec.learning_rate * (ranks if spec.scale_learning_rate else 1)
 
 
 @torch.no_grad()

@@ -6,22 +6,23 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import horovod.torch as hvd
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812 - torch's own idiom
 from torch import Tensor, nn
 
 from trainyard import networks
-from trainyard.dataset import Dataset
+from trainyard.dataset import CLASSIFICATION, Dataset
 from trainyard.errors import JobError
-from trainyard.horovod import checkpoints, optimizer
+from trainyard.horovod import checkpoints, device, optimizer, schedule
 from trainyard.horovod.collective import sum_over_ranks
-from trainyard.horovod.loader import Loader, Plan, Rows
+from trainyard.horovod.gradients import Gradients
+from trainyard.horovod.history import Epoch, TrainResult, best_of, has_stalled
+from trainyard.horovod.loader import Loader, Plan
+from trainyard.horovod.objective import Judged, Objective, objective_of
+from trainyard.horovod.pieces import Rows
 from trainyard.rundir import EventWriter
 from trainyard.specs import TrainHorovod
 
@@ -29,66 +30,7 @@ PROGRESS_SECONDS = 2.0
 """How often progress within an epoch is reported."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Epoch:
-    """What came of one epoch.
-
-    Attributes:
-        number: from 1.
-        loss: mean cross entropy of the training rows, each as it was before its step.
-        accuracy: share of the training rows that were right, likewise.
-        validation_loss: mean cross entropy of the validation rows, if any, after the epoch.
-        validation_accuracy: share of them that were right.
-        rows_per_second: training rows of all ranks a second.
-    """
-
-    number: int
-    loss: float
-    accuracy: float
-    validation_loss: float | None
-    validation_accuracy: float | None
-    rows_per_second: float
-
-    def figures(self) -> dict[str, float | None]:
-        """The figures by name."""
-        figures = dataclasses.asdict(self)
-        del figures["number"]
-        return figures
-
-    @property
-    def judged_by(self) -> float:
-        """The loss that decides which epoch is best."""
-        return self.loss if self.validation_loss is None else self.validation_loss
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainResult:
-    """What a rank returns.
-
-    Attributes:
-        history: every epoch, also those of an earlier attempt that this one resumed.
-        state: weights of the best epoch, by name; of rank 0 only.
-        rows: rows of the training and the validation split.
-        resumed: epochs that an earlier attempt had done.
-    """
-
-    history: tuple[Epoch, ...]
-    state: dict[str, Tensor] | None
-    rows: dict[str, int]
-    resumed: int
-
-    @property
-    def best(self) -> Epoch:
-        """The epoch whose weights were kept."""
-        return best_of(self.history)
-
-    @property
-    def rows_per_second(self) -> float:
-        """Training rows a second, over all ranks and epochs."""
-        return len(self.history) / sum(1 / epoch.rows_per_second for epoch in self.history)
-
-
-def train(spec: TrainHorovod, dataset: Dataset, *, claim: int) -> TrainResult:
+def train(spec: TrainHorovod, dataset: Dataset, *, claim: int, launch: int = 1) -> TrainResult:
     """Train a network on this rank's share of a dataset; Horovod is initialised.
 
     An attempt that finds checkpoints of the same settings and data goes on after the last of them.
@@ -97,6 +39,7 @@ def train(spec: TrainHorovod, dataset: Dataset, *, claim: int) -> TrainResult:
         spec: the job's settings.
         dataset: the prepared dataset.
         claim: number of the driver's claim, for the events that rank 0 writes.
+        launch: number of the launch under this claim, likewise.
 
     Raises:
         JobError: the loss is no longer finite.
@@ -104,7 +47,8 @@ def train(spec: TrainHorovod, dataset: Dataset, *, claim: int) -> TrainResult:
     torch.set_num_threads(1)
     if hvd.rank() > 0:
         return _Training(spec, dataset, None).run()
-    with contextlib.closing(EventWriter(spec.run_dir, claim=claim, writer="rank0")) as events:
+    writer = "rank0" if launch == 1 else f"rank0-launch{launch}"
+    with contextlib.closing(EventWriter(spec.run_dir, claim=claim, writer=writer)) as events:
         return _Training(spec, dataset, events).run()
 
 
@@ -115,11 +59,14 @@ class _Training:
         self.spec = spec
         self.dataset = dataset
         self.events = events
+        self.device = device.choose(spec.device)
         self.plan, self.loader = self._share("train")
         self.validation_plan, self.validation = self._share("validation")
         torch.manual_seed(spec.seed)
-        self.network = networks.build(spec.network, spec.network_params)
-        self.gradients = _Gradients(self.network)
+        self.network = networks.build(spec.network, spec.network_params).to(self.device)
+        self.objective = self._objective()
+        self.gradients = Gradients(self.network, spec, weighted=self.objective.weighted)
+        self.rate = optimizer.rate(spec, hvd.size())
         self.optimizer = optimizer.make(spec, self.network.parameters(), hvd.size())
         self.history: list[Epoch] = []
         self.best: dict[str, Tensor] | None = None
@@ -130,12 +77,21 @@ class _Training:
         plan = Plan(rows=rows, size=hvd.size(), batch_size=self.spec.batch_size)
         return plan, Loader(self.dataset, split, plan, hvd.rank(), streaming=self.spec.streaming)
 
+    def _objective(self) -> Objective:
+        class_rows = None
+        if self.spec.class_weights == "balanced":
+            class_rows = self._sum(self.loader.class_rows(), "class rows")
+        made = objective_of(self.spec, self.dataset, class_rows)
+        if made.class_weights is None:
+            return made
+        return dataclasses.replace(made, class_weights=made.class_weights.to(self.device))
+
     def run(self) -> TrainResult:
         """Train what is left of the epochs."""
         self._start()
         resumed = len(self.history)
-        for number in range(resumed + 1, self.spec.epochs + 1):
-            epoch = self._epoch(number)
+        while len(self.history) < self.spec.epochs and not self._stalled():
+            epoch = self._epoch(len(self.history) + 1)
             self.history.append(epoch)
             if self.events is not None:
                 self._keep(self.events, epoch)
@@ -145,6 +101,9 @@ class _Training:
             rows={"train": self.plan.rows, "validation": self.validation_plan.rows},
             resumed=resumed,
         )
+
+    def _stalled(self) -> bool:
+        return has_stalled(self.history, self.spec.patience, self.spec.min_delta)
 
     def _start(self) -> None:
         """Give every rank the state of rank 0: the last checkpoint's, or the initial weights."""
@@ -168,13 +127,16 @@ class _Training:
     def _state(self) -> dict[str, Any]:
         """What a checkpoint holds; `best` is None where the current weights are the best."""
         current = not self.history or self.history[-1] is best_of(self.history)
-        return {
-            "network": self.network.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "history": [dataclasses.asdict(epoch) for epoch in self.history],
-            "best": None if current else self.best,
-            "made_by": self._made_by(),
-        }
+        state: dict[str, Any] = checkpoints.on_cpu(
+            {
+                "network": dict(self.network.state_dict()),
+                "optimizer": self.optimizer.state_dict(),
+                "history": [dataclasses.asdict(epoch) for epoch in self.history],
+                "best": None if current else self.best,
+                "made_by": self._made_by(),
+            }
+        )
+        return state
 
     def _made_by(self) -> dict[str, Any]:
         return {"settings": self.spec.to_mapping(), "dataset": self.dataset.fingerprint}
@@ -182,10 +144,17 @@ class _Training:
     def _keep(self, events: EventWriter, epoch: Epoch) -> None:
         if epoch is best_of(self.history):
             self.best = _copy(self.network)
-        if epoch.number % self.spec.checkpoint_every == 0 or epoch.number == self.spec.epochs:
+        stalled = self._stalled()
+        is_last = stalled or epoch.number == self.spec.epochs
+        if is_last or epoch.number % self.spec.checkpoint_every == 0:
             checkpoints.save(self.spec.run_dir, epoch.number, self._state())
         events.metric(epoch.number, **epoch.figures())
         events.progress("train", epoch.number, self.spec.epochs, "epoch", **epoch.figures())
+        if stalled:
+            events.note(
+                f"stopped after epoch {epoch.number} of {self.spec.epochs}: the loss did not get "
+                f"better in {self.spec.patience} epochs"
+            )
         self.told = time.monotonic()
 
     def _epoch(self, number: int) -> Epoch:
@@ -195,63 +164,92 @@ class _Training:
         started = time.monotonic()
         sums = self._steps(number)
         seconds = time.monotonic() - started
-        buffers = dict(self.network.named_buffers())
-        hvd.broadcast_parameters(buffers, root_rank=0)
-        sums = torch.cat([sums, self._validate()])
-        sums = sum_over_ranks(sums, "sums", self.spec.stall_timeout)
-        loss, right, validation_loss, validation_right = sums.tolist()
-        rows, validation_rows = self.plan.rows, self.validation_plan.rows
-        if not math.isfinite(validation_loss):
-            raise self._not_finite("validation loss", validation_loss, f"after epoch {number}")
+        self._share_buffers()
+        both = self._sum(torch.cat([sums, self._validate()]), "sums")
         return Epoch(
             number=number,
-            loss=loss / rows,
-            accuracy=right / rows,
-            validation_loss=validation_loss / validation_rows if validation_rows else None,
-            validation_accuracy=validation_right / validation_rows if validation_rows else None,
-            rows_per_second=rows / seconds,
+            rows_per_second=self.plan.rows / seconds,
+            **self._means(both[:3], "train", number),
+            **{
+                f"validation_{k}": v for k, v in self._means(both[3:], "validation", number).items()
+            },
         )
 
+    def _share_buffers(self) -> None:
+        """Give every rank the buffers of rank 0, such as what batch normalisation keeps."""
+        buffers = dict(self.network.named_buffers())
+        shared = checkpoints.on_cpu(buffers)
+        hvd.broadcast_parameters(shared, root_rank=0)
+        for name, buffer in buffers.items():
+            buffer.copy_(shared[name])
+
+    def _means(self, sums: Tensor, split: str, number: int) -> dict[str, Any]:
+        """Loss and accuracy or rmse of a split after an epoch, from their sums over all ranks."""
+        loss, weight, quality = sums.tolist()
+        rows = self.dataset.rows(split)
+        if not rows:
+            return {"loss": None}
+        if not math.isfinite(loss):
+            raise self._not_finite(f"{split} loss", loss, f"after epoch {number}")
+        if weight <= 0:
+            raise JobError(
+                f"the weights of the {split} split's {rows} rows add up to {weight:g}.",
+                f"Give some rows a weight above 0 in column {self.dataset.weight!r}, and set "
+                "class_weights above 0 for a class that the split has.",
+            )
+        if self.dataset.task == CLASSIFICATION:
+            return {"loss": loss / weight, "accuracy": quality / rows}
+        return {"loss": loss / weight, "rmse": math.sqrt(quality / rows)}
+
     def _steps(self, number: int) -> Tensor:
-        """Take an epoch's steps; return this rank's sums of the loss and of right rows."""
+        """Take an epoch's steps; return this rank's sums as `Judged.sums`."""
         self.network.train()
-        sums = torch.zeros(2, dtype=torch.float64)
+        sums = torch.zeros(3, dtype=torch.float64)
         batches = self.loader.shuffled(seed=self.spec.seed, epoch=number)
-        totals = self.plan.totals()
-        for step, (batch, total) in enumerate(zip(batches, totals, strict=True), start=1):
+        totals, passes = self.plan.totals(), self.spec.backward_passes_per_step
+        steps = [totals[start : start + passes] for start in range(0, len(totals), passes)]
+        for step, parts in enumerate(steps):
             self.gradients.zero()
-            if len(batch):
-                loss, right = self._score(batch)
-                torch.autograd.backward(loss / total)
-                self.gradients.loss.copy_(loss.detach() / total)
-                sums += torch.stack([loss.detach(), right])
-            mean = self.gradients.sum_over_ranks(self.spec.stall_timeout)
+            for _ in parts:
+                batch = next(batches)
+                if len(batch):
+                    judged = self._judge(batch)
+                    self.gradients.add(judged, sum(parts))
+                    sums += judged.sums()
+            mean = self.gradients.reduce()
             if not math.isfinite(mean):
-                where = f"in epoch {number}, step {step} of {len(totals)}"
+                where = f"in epoch {number}, step {step + 1} of {len(steps)}"
                 raise self._not_finite("training loss", mean, where)
-            optimizer.step(self.optimizer)
-            self._tell(number, step / len(totals), mean)
+            self._take_step(number - 1 + step / len(steps), 1 / len(steps))
+            self._tell(number - 1 + (step + 1) / len(steps), mean)
         return sums
+
+    def _take_step(self, epoch: float, length: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate * schedule.factor(self.spec, epoch, length)
+        optimizer.step(self.optimizer)
 
     @torch.inference_mode()
     def _validate(self) -> Tensor:
-        """This rank's sums of the loss and of right rows over its validation rows."""
+        """This rank's sums over its validation rows."""
         self.network.eval()
-        sums = torch.zeros(2, dtype=torch.float64)
+        sums = torch.zeros(3, dtype=torch.float64)
         for batch in self.validation.in_order():
             if len(batch):
-                sums += torch.stack(self._score(batch))
+                sums += self._judge(batch).sums()
         return sums
 
-    def _score(self, batch: Rows) -> tuple[Tensor, Tensor]:
-        """The sum of the loss over a batch, and how many of its rows are right."""
+    def _judge(self, batch: Rows) -> Judged:
+        batch = batch.to(self.device)
         scores = self.network(batch.features.view(-1, *self.spec.input_shape))
-        loss = F.cross_entropy(scores, batch.labels, reduction="sum")
-        return loss, (scores.argmax(dim=1) == batch.labels).sum()
+        return self.objective.judge(scores, batch)
 
-    def _tell(self, number: int, part: float, loss: float) -> None:
+    def _sum(self, tensor: Tensor, name: str) -> Tensor:
+        return sum_over_ranks(tensor, name, self.spec.stall_timeout)
+
+    def _tell(self, done: float, loss: float) -> None:
         if self.events is not None and time.monotonic() - self.told >= PROGRESS_SECONDS:
-            self.events.progress("train", number - 1 + part, self.spec.epochs, "epoch", loss=loss)
+            self.events.progress("train", done, self.spec.epochs, "epoch", loss=loss)
             self.told = time.monotonic()
 
     def _not_finite(self, name: str, value: float, where: str) -> JobError:
@@ -263,35 +261,5 @@ class _Training:
         )
 
 
-class _Gradients:
-    """All gradients of a network in one buffer, so that a step costs one allreduce.
-
-    Attributes:
-        loss: a place beside them for this rank's share of the step's loss, summed on the same way.
-    """
-
-    def __init__(self, network: nn.Module) -> None:
-        trained = [p for p in network.parameters() if p.requires_grad]
-        self._flat = torch.zeros(sum(p.numel() for p in trained) + 1)
-        self.loss = self._flat[-1]
-        parts = torch.split(self._flat[:-1], [p.numel() for p in trained])
-        for parameter, part in zip(trained, parts, strict=True):
-            parameter.grad = part.view_as(parameter)
-
-    def zero(self) -> None:
-        """Forget the last step's."""
-        self._flat.zero_()
-
-    def sum_over_ranks(self, timeout: float) -> float:
-        """Add up the gradients of all ranks; return the sum of their losses."""
-        sum_over_ranks(self._flat, "gradients", timeout)
-        return self.loss.item()
-
-
-def best_of(history: Sequence[Epoch]) -> Epoch:
-    """The first epoch with the least loss."""
-    return min(history, key=lambda epoch: epoch.judged_by)
-
-
 def _copy(network: nn.Module) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in network.state_dict().items()}
+    return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}

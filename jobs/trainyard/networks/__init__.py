@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from trainyard.dataset import CLASSIFICATION
 from trainyard.errors import SettingError, nearest
 
 
@@ -76,16 +77,23 @@ def _is_network(value: object) -> bool:
 
 
 def check_fit(
-    network: nn.Module, name: str, *, input_shape: Sequence[int], width: int, classes: int
+    network: nn.Module,
+    name: str,
+    *,
+    input_shape: Sequence[int],
+    width: int,
+    outputs: int,
+    task: str = CLASSIFICATION,
 ) -> None:
-    """Check that a network takes a dataset's rows and gives a score for each of its classes.
+    """Check that a network takes a dataset's rows and gives what its task needs.
 
     Args:
         network: the network.
         name: its import path, for the errors.
         input_shape: shape of one row's features, as the network takes them.
         width: number of features of a row.
-        classes: number of classes.
+        outputs: numbers that it must give for a row: a score for each class, or the value.
+        task: what the dataset is for.
 
     Raises:
         SettingError: naming the setting that does not fit.
@@ -103,6 +111,10 @@ def check_fit(
             raise SettingError(
                 "network", name, f"its parameter {key!r} is {parameter.dtype}", "Make it float32."
             )
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        raise SettingError(
+            "network", name, "it has no parameter to train", "Leave one with requires_grad."
+        )
     training = network.training
     try:
         with torch.inference_mode():
@@ -117,11 +129,11 @@ def check_fit(
     finally:
         network.train(training)
     found = list(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
-    if found != [2, classes]:
+    if found != [2, outputs]:
+        has = f"has {outputs} classes" if task == CLASSIFICATION else "is for regression"
         raise SettingError(
             "network",
             name,
-            f"for 2 rows it gives {found}, but the dataset has {classes} classes, so it must give "
-            f"{[2, classes]}",
-            f"Make its last layer {classes} wide, in the class or by network_params.",
+            f"for 2 rows it gives {found}, but the dataset {has}, so it must give {[2, outputs]}",
+            f"Make its last layer {outputs} wide, in the class or by network_params.",
         )

@@ -1,0 +1,43 @@
+"""On which device a rank trains: the GPU that Spark gave its task, or the CPU."""
+
+from __future__ import annotations
+
+import torch
+
+from trainyard.errors import SettingError
+
+
+def choose(device: str) -> torch.device:
+    """The device for a setting of `auto`, `cpu` or `gpu`.
+
+    Raises:
+        SettingError: a GPU is wanted or was given, and cannot be used.
+    """
+    given = None if device == "cpu" else assigned_gpu()
+    if given is None:
+        if device == "gpu":
+            raise SettingError(
+                "device",
+                device,
+                "Spark gave this rank's task no GPU",
+                "Set spark.executor.resource.gpu.amount and spark.task.resource.gpu.amount to 1, "
+                "or device to cpu.",
+            )
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise SettingError(
+            "device",
+            device,
+            f"Spark gave this rank GPU {given}, but PyTorch {torch.__version__} finds no CUDA",
+            "Install a CUDA build of PyTorch where the ranks run, or set device to cpu.",
+        )
+    return torch.device("cuda", int(given))
+
+
+def assigned_gpu() -> str | None:
+    """The address of the GPU that Spark gave the present task, if any."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    gpu = context.resources().get("gpu") if context else None
+    return gpu.addresses[0] if gpu else None
