@@ -120,7 +120,9 @@ def test_a_new_job_goes_on_where_the_killed_one_stopped(
     spec = spec_of(run_dir, dataset, deaths, relaunches=0)
     first = submit(spec, tmp_path)
     assert first.returncode == 1, first.stderr
-    assert "cause: rank 1 (process" in first.stderr.splitlines()[-1]
+    failure = rundir.read_failure(str(run_dir))
+    assert failure is not None
+    assert failure["cause"].startswith("rank 1 (process")
     second = submit(spec, tmp_path)
     assert second.returncode == 0, second.stderr
     assert "training resumes after epoch 1" in notes(run_dir)
