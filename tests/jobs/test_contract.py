@@ -43,6 +43,16 @@ SPECIAL = {
     "optimizer_params": st.just({}),
 }
 
+# Settings that must agree with each other; what contradicts is another test's matter.
+AGREEING: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "prepare": st.sampled_from(
+        [
+            {"split_by": "hash", "split_column": None, "stratify": True, "task": "classification"},
+            {"split_by": "time", "split_column": "when", "stratify": False, "task": "regression"},
+        ]
+    )
+}
+
 
 def scalars(field: Field, kind: type) -> st.SearchStrategy[Any]:
     described = field.setting
@@ -80,11 +90,11 @@ def values(field: Field) -> st.SearchStrategy[Any]:
 def specs(draw: st.DrawFn) -> RunDirectory:
     job = draw(st.sampled_from(JOBS))
     given_values = {field.name: draw(values(field)) for field in job.settings()}
+    given_values |= draw(AGREEING.get(job.job, st.just({})))
     try:
         return job(**given_values)
     except SettingError as error:
-        # Settings that contradict each other are another test's matter.
-        assume(error.name not in {"validation_fraction", "features"})
+        assume(error.name not in {"validation_fraction", "features", "categorical", "keep"})
         raise
 
 
