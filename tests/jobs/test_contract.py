@@ -41,6 +41,7 @@ plain = st.recursive(
 SPECIAL = {
     "network": st.sampled_from(["a:B", "trainyard.networks.mnist:ConvNet"]),
     "optimizer_params": st.just({}),
+    "class_weights": st.sampled_from(["none", "balanced", "1,2.5"]),
 }
 
 # Settings that must agree with each other; what contradicts is another test's matter.
@@ -50,7 +51,10 @@ AGREEING: dict[str, st.SearchStrategy[dict[str, Any]]] = {
             {"split_by": "hash", "split_column": None, "stratify": True, "task": "classification"},
             {"split_by": "time", "split_column": "when", "stratify": False, "task": "regression"},
         ]
-    )
+    ),
+    "train_horovod": st.sampled_from(
+        [{"epochs": 1, "warmup_epochs": 0}, {"epochs": 5, "warmup_epochs": 2}]
+    ),
 }
 
 

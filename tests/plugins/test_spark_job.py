@@ -55,6 +55,7 @@ def test_the_job_parses_what_the_operator_submits(worker: Worker, context: MakeC
     assert job.to_mapping() == {
         **Prepare(source="s3://a b/c,'d'", features=("pixels",), label="label").to_mapping(),
         "run_dir": worker.run_dir(),
+        "datasets": str(worker.home / "store/datasets"),
     }
 
 
