@@ -206,7 +206,8 @@ def _read_meta(directory: str) -> ModelMeta:
         tuples: dict[str, Any] = {
             name: tuple(values.pop(name)) for name in ("input_shape", "features", "classes")
         }
-        fitted = Fitted.from_mapping(values.pop("preprocessing"))
+        # A model from before preprocessing was fitted has none; it may be the champion still.
+        fitted = Fitted.from_mapping(values.pop("preprocessing", None))
         return ModelMeta(**tuples, **values, preprocessing=fitted)
     except FileNotFoundError as error:
         raise JobError(

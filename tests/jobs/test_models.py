@@ -43,6 +43,14 @@ def test_a_model_comes_back_as_it_was(tmp_path: Path, dataset: Dataset, place: s
         assert torch.equal(loaded.state_dict()[name], value)
 
 
+def test_a_model_from_before_fitted_preprocessing_is_read(tmp_path: Path, dataset: Dataset) -> None:
+    directory = store_linear(tmp_path / "m", dataset, WEIGHT)
+    described = json.loads(Path(directory, META).read_text())
+    del described["preprocessing"]
+    Path(directory, META).write_text(json.dumps(described))
+    assert StoredModel.read(directory).meta.preprocessing is None
+
+
 def test_tied_weights_are_stored(tmp_path: Path, dataset: Dataset) -> None:
     shared = torch.zeros(3)
     state = {"layer.weight": WEIGHT, "layer.bias": shared, "layer.copy": shared}
