@@ -1,0 +1,22 @@
+"""The settings of every job: import these to name a job in a DAG, or to see what a job takes."""
+
+from trainyard.specs.common import SOURCE_FORMATS, SPLITS, TASKS, RunDirectory
+from trainyard.specs.evaluate import Evaluate
+from trainyard.specs.predict import Predict
+from trainyard.specs.prepare import Prepare
+from trainyard.specs.train_horovod import TrainHorovod
+
+__all__ = [
+    "JOBS",
+    "SOURCE_FORMATS",
+    "SPLITS",
+    "TASKS",
+    "Evaluate",
+    "Predict",
+    "Prepare",
+    "RunDirectory",
+    "TrainHorovod",
+]
+
+JOBS: tuple[type[RunDirectory], ...] = (Prepare, TrainHorovod, Evaluate, Predict)
+"""Every job, in the order of a pipeline."""
