@@ -20,6 +20,7 @@ from typing import Any, Self
 from trainyard import store
 from trainyard.errors import JobError
 from trainyard.layout import DATASET, join
+from trainyard.specs import SPLITS
 
 KEY = "key"
 FEATURES = "features"
@@ -62,7 +63,8 @@ class Fitted:
         categories: the source's columns of categories.
         values: how many numbers a row has before it.
         width: how many it has after it.
-        imputation: how missing numbers are filled in: `none`, `mean` or `median`.
+        imputation: how missing numbers are filled in: `none`, `keep` (they stay NaN), `mean` or
+            `median`.
         scaling: how numbers are scaled: `none`, `standard`, `minmax` or `robust`.
         sha256: digest of its stored files.
     """
@@ -102,7 +104,7 @@ class Dataset:
         classes: the source's label values; a row's label is an index into them; empty for a
             regression.
         preprocessing: what `features` was made with, if anything.
-        splits: the files of train, validation and test.
+        splits: the files of train, validation, test and holdout.
     """
 
     directory: str
@@ -148,7 +150,8 @@ class Dataset:
         uri = join(directory, DATASET)
         try:
             described: dict[str, Any] = store.read_json(uri)
-            splits = {
+            # One of before held rows out has no such split.
+            splits = dict.fromkeys(SPLITS, ()) | {
                 name: tuple(
                     DataFile(**{**file, "row_groups": tuple(file["row_groups"])}) for file in files
                 )

@@ -1,7 +1,7 @@
 """Preprocessing by Spark ML's own stages: fitted on the training rows, stored, applied everywhere.
 
-`values` (numbers) and `categories` (texts) of a row become `features`: missing numbers are imputed,
-numbers are scaled, each category becomes one number for each value that the training rows have and
+`values` (numbers) and `categories` (texts) of a row become `features`: missing numbers are imputed
+or stay missing (NaN), numbers are scaled, each category becomes one number for each value that the training rows have and
 one for any other or a missing value, and all of them are assembled, numbers first. The fitted
 pipeline lies beside the dataset and in the model's directory, in Spark ML's own format, which holds
 no pickle. Spark must be able to write and read where it lies.
@@ -73,7 +73,8 @@ def is_wanted(spec: Prepare) -> bool:
 
 def check_columns(spec: Prepare, layout: Layout, found: Survey) -> None:
     """Raise `SettingError` when the columns are not what the settings can be applied to."""
-    if spec.imputation != "none" and layout.width != len(layout.numbers):
+    is_imputed = spec.imputation not in ("none", "keep")
+    if is_imputed and layout.width != len(layout.numbers):
         raise SettingError(
             "imputation",
             spec.imputation,
@@ -82,7 +83,7 @@ def check_columns(spec: Prepare, layout: Layout, found: Survey) -> None:
         )
     rows = found.rows - found.faults.rows
     for name, values in zip(layout.numbers, found.ranges, strict=False):
-        if spec.imputation != "none" and values.missing == rows:
+        if is_imputed and values.missing == rows:
             raise SettingError(
                 "features", name, "it is missing in every row", "Leave the column out."
             )
@@ -232,7 +233,7 @@ def _columns(rows: DataFrame, values: int, categories: int) -> DataFrame:
 
 def _stages(spec: Prepare, layout: Layout) -> Iterator[Any]:
     numbers = [_NUMBERS] if layout.width else []
-    if spec.imputation != "none":
+    if spec.imputation not in ("none", "keep"):
         given, imputed = (_names(name, layout.width) for name in ("number", "imputed"))
         yield Imputer(inputCols=given, outputCols=imputed, strategy=spec.imputation)
         numbers = ["_ml_whole"]
@@ -241,6 +242,9 @@ def _stages(spec: Prepare, layout: Layout) -> Iterator[Any]:
         scaler = _SCALERS[spec.scaling]()
         yield scaler.setInputCol(numbers[0]).setOutputCol("_ml_scaled")
         numbers = ["_ml_scaled"]
+    if not layout.categories and numbers == [_NUMBERS]:
+        # An assembler refuses a missing number, but not a vector that holds one.
+        yield VectorAssembler(inputCols=numbers, outputCol="_ml_features")
     if layout.categories:
         count = len(layout.categories)
         texts, indexes, hot = (_names(name, count) for name in ("category", "index", "hot"))

@@ -155,6 +155,8 @@ def _schema(field: Field) -> dict[str, Any]:
         schema["enum"] = [*field.setting.choices, *([None] if field.optional else [])]
     elif field.kind is str and not field.optional:
         schema["minLength"] = 1
+    if field.setting.multiline:
+        schema["format"] = "multiline"
     return schema | dict(_bounds(field))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from trainyard.contract import setting
 from trainyard.errors import SettingError, nearest
-from trainyard.specs.common import SOURCE_FORMATS, TASKS, RunDirectory
+from trainyard.specs.common import SOURCE_FORMATS, SPLITS, TASKS, RunDirectory
+from trainyard.times import point
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,10 +17,23 @@ class Prepare(RunDirectory):
 
     job = "prepare"
 
-    source: str = setting(
+    source: str | None = setting(
+        None,
         help="Path or URI of the data, table:DATABASE.NAME for a Spark table, or sample:NAME for a "
         "dataset that a package carries.",
         section="Source",
+    )
+    tables: dict[str, str] = setting(
+        {},
+        help="In place of one source, several by name, which 'query' joins.",
+        section="Source",
+    )
+    query: str | None = setting(
+        None,
+        help="What makes the rows of the tables: a SELECT of Spark SQL, the path of a .sql file, or "
+        "a packaged query's name.",
+        section="Source",
+        multiline=True,
     )
     format: str = setting(
         "auto", choices=SOURCE_FORMATS, help="How the source is read.", section="Source"
@@ -71,8 +86,9 @@ class Prepare(RunDirectory):
     )
     imputation: str = setting(
         "none",
-        choices=("none", "mean", "median"),
-        help="What stands for a missing number, as fitted on the training rows; none refuses it.",
+        choices=("none", "keep", "mean", "median"),
+        help="What stands for a missing number, as fitted on the training rows; none refuses it, "
+        "keep leaves it to a model that takes it.",
         section="Preprocessing",
     )
     scaling: str = setting(
@@ -104,6 +120,19 @@ class Prepare(RunDirectory):
     test_fraction: float = setting(
         0.2, above=0.0, below=1.0, help="Share of the rows that judges the model.", section="Split"
     )
+    validation_from: str | None = setting(
+        None,
+        help="In place of a share: the date, time or number from which on rows judge each round.",
+        section="Split",
+    )
+    test_from: str | None = setting(
+        None, help="Likewise, from which on rows judge the model.", section="Split"
+    )
+    holdout_from: str | None = setting(
+        None,
+        help="From which on rows are held out: neither trained on nor judged by.",
+        section="Split",
+    )
     split_seed: int = setting(
         0, minimum=0, help="Seed of the split by hash of the row key.", section="Split"
     )
@@ -122,9 +151,56 @@ class Prepare(RunDirectory):
     )
 
     def check(self) -> None:
-        """Raise `SettingError` when the settings of columns or of the split contradict."""
+        """Raise `SettingError` when settings of the source, columns or split contradict."""
+        self._check_source()
         self._check_columns()
+        self._check_preprocessing()
         self._check_split()
+        self._check_bounds()
+
+    @property
+    def origin(self) -> str:
+        """Where the rows come from, in words."""
+        if self.source is not None:
+            return self.source
+        lines = (self.query or "").strip().splitlines()
+        return f"{lines[0]} ..." if len(lines) > 1 else lines[0]
+
+    @property
+    def bounds(self) -> dict[str, str]:
+        """Where splits by time begin, for those of which it is set."""
+        starts = (self.validation_from, self.test_from, self.holdout_from)
+        told = zip(SPLITS[1:], starts, strict=True)
+        return {name: start for name, start in told if start is not None}
+
+    def _check_source(self) -> None:
+        if (self.source is None) == (self.query is None):
+            both = self.source is not None
+            raise SettingError(
+                "source",
+                self.source,
+                "there is a query too" if both else "there is no query either",
+                "Leave one of the two out." if both else "Set it, or 'tables' and 'query'.",
+            )
+        if bool(self.tables) != (self.query is not None):
+            raise SettingError(
+                "tables",
+                self.tables,
+                "a query needs them" if self.query else "there is no query of them",
+                "Name each table that the query reads." if self.query else "Set 'query'.",
+            )
+        if self.tables and self.format != "auto":
+            raise SettingError(
+                "format", self.format, "each table's own name tells it", "Leave it out."
+            )
+        folded = [name.lower() for name in self.tables]
+        for name, source in self.tables.items():
+            if not isinstance(source, str) or not source.strip() or not name.strip():
+                fix = 'Give a path, a URI, table:NAME or sample:NAME, such as {"a": "/data/a.csv"}.'
+                raise SettingError("tables", self.tables, f"{name!r} names no source", fix)
+            if folded.count(name.lower()) > 1:
+                problem = f"SQL does not tell {name!r} from another that differs in case"
+                raise SettingError("tables", self.tables, problem, "Rename one of them.")
 
     def _check_columns(self) -> None:
         columns = [*self.features, self.label, *filter(None, (self.key, self.weight))]
@@ -151,6 +227,43 @@ class Prepare(RunDirectory):
         for name, named in (("categorical", self.categorical), ("keep", self.keep)):
             if len(set(named)) < len(named):
                 raise SettingError(name, list(named), "a column repeats", "Name it once.")
+
+    def _check_bounds(self) -> None:
+        if not self.bounds:
+            return
+        first, start = next(iter(self.bounds.items()))
+        if self.split_by != "time":
+            raise SettingError(
+                f"{first}_from",
+                start,
+                f"a split by {self.split_by} has no times",
+                "Leave it out, or set split_by to time.",
+            )
+        if "test" not in self.bounds:
+            raise SettingError(
+                "test_from",
+                None,
+                f"{first}_from is {start!r}, and shares do not count beside it",
+                "Set it: from when on rows judge the model.",
+            )
+        points = [(f"{name}_from", point(f"{name}_from", at)) for name, at in self.bounds.items()]
+        for (earlier, one), (later, other) in itertools.pairwise(points):
+            if one.is_time != other.is_time or one.value >= other.value:
+                raise SettingError(
+                    later,
+                    getattr(self, later),
+                    f"it does not come after {earlier}, {getattr(self, earlier)!r}",
+                    "Give validation, test and holdout dates in this order.",
+                )
+
+    def _check_preprocessing(self) -> None:
+        if self.imputation == "keep" and self.scaling != "none":
+            raise SettingError(
+                "scaling",
+                self.scaling,
+                "no scale can be fitted on numbers that stay missing (imputation is 'keep')",
+                "Set it to none, or imputation to mean or median.",
+            )
 
     def _check_split(self) -> None:
         if self.validation_fraction + self.test_fraction >= 1:
