@@ -54,7 +54,7 @@ class Prepare(RunDirectory):
     )
     categorical: tuple[str, ...] = setting(
         (),
-        help="Those of the features that are categories; each gets a number for each value.",
+        help="Those of the features that are categories; 'encoding' makes numbers of them.",
         section="Columns",
     )
     label: str = setting(help="Label column.", section="Columns")
@@ -66,13 +66,27 @@ class Prepare(RunDirectory):
     weight: str | None = setting(
         None, help="Column that says how much a row counts in training.", section="Columns"
     )
+    base_margin: str | None = setting(
+        None,
+        help="Column that says what boosting starts from in a row: a number in the objective's own "
+        "scale, or for more than two classes an array of one for each; train_xgboost takes it.",
+        section="Columns",
+    )
     keep: tuple[str, ...] = setting(
         (), help="Columns to carry along, to judge a model by their values.", section="Columns"
     )
     imputation: str = setting(
         "none",
-        choices=("none", "mean", "median"),
-        help="What stands for a missing number, as fitted on the training rows; none refuses it.",
+        choices=("none", "mean", "median", "keep"),
+        help="What stands for a missing number, as fitted on the training rows; none refuses it, "
+        "keep leaves it missing (NaN), which train_xgboost takes.",
+        section="Preprocessing",
+    )
+    encoding: str = setting(
+        "onehot",
+        choices=("onehot", "index"),
+        help="What a category becomes: onehot is a number for each value; index is one number, the "
+        "value's index, which train_xgboost takes as a category.",
         section="Preprocessing",
     )
     scaling: str = setting(
@@ -127,7 +141,11 @@ class Prepare(RunDirectory):
         self._check_split()
 
     def _check_columns(self) -> None:
-        columns = [*self.features, self.label, *filter(None, (self.key, self.weight))]
+        columns = [
+            *self.features,
+            self.label,
+            *filter(None, (self.key, self.weight, self.base_margin)),
+        ]
         if not self.features:
             raise SettingError(
                 "features", [], "it names no column", "Name at least one feature column."
