@@ -253,7 +253,7 @@ def check_metrics(metrics: tuple[str, ...]) -> None:
             raise SettingError(
                 "metrics",
                 list(metrics),
-                f"{metric!r}: {OLD_NAMES['group'][0]}",
+                f"{metric!r}: {NO_RANKING[0]}",
                 "Use auc or logloss.",
             )
         if name not in known or (number and name not in _WITH_NUMBER):
