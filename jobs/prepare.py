@@ -23,7 +23,7 @@ from trainyard import preprocessing, reuse, store
 from trainyard.canonical import canonical, common_width, label_kind, with_original
 from trainyard.dataset import CLASSIFICATION, KEY, Dataset
 from trainyard.errors import JobError
-from trainyard.good_rows import changed, good_rows
+from trainyard.good_rows import changed, check_margins, good_rows
 from trainyard.job import Run, run_job
 from trainyard.layout import DATA, QUARANTINE, join
 from trainyard.parts import file_schema, sweep
@@ -43,7 +43,7 @@ from trainyard.writer import Part, Target, write_parts
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FORMAT = 2
+FORMAT = 3
 """Version of what this job writes; a change of it changes every fingerprint."""
 
 _NOT_CONTENT = ("run_dir", "source", "format", "findings", "reuse", "datasets")
@@ -109,6 +109,11 @@ class Opened:
     rows: DataFrame
     layout: Layout
 
+    def has_flag(self, spec: Prepare) -> bool:
+        """Whether a boolean column says which rows validate."""
+        name = spec.split_column if spec.split_by == "column" else None
+        return name is not None and self.table.frame.schema[name].dataType.typeName() == "boolean"
+
 
 def open_source(spark: SparkSession, spec: Prepare, schema: Schema) -> Opened:
     """Open the source and make its rows canonical.
@@ -125,6 +130,7 @@ def open_source(spark: SparkSession, spec: Prepare, schema: Schema) -> Opened:
         task=spec.task,
         key=spec.key,
         weight=spec.weight,
+        base_margin=spec.base_margin,
         keep=spec.keep,
         split_by=spec.split_by,
         split_column=spec.split_column,
@@ -180,12 +186,14 @@ def make(
     schema = file_schema(
         task=spec.task,
         has_weight=spec.weight is not None,
+        has_margin=spec.base_margin is not None,
         has_keep=bool(spec.keep),
         is_preprocessed=wanted,
     )
     index_of = {text: classes.index(value) for text, value in class_of.items()}
     rows = split_rows(good_rows(opened.rows, layout, index_of, raw=wanted), spec)
     check_keys(spec, rows, found)
+    check_margins(rows, spec.base_margin, len(classes))
     fitted = None
     if wanted:
         preprocessing.check_columns(spec, layout, found)
@@ -210,7 +218,8 @@ def make(
     by_split = {
         name: [p for p in parts if target.plan.split_of(p.number) == name] for name in SPLITS
     }
-    check_counts(spec, {name: sum(p.file.rows for p in by_split[name]) for name in SPLITS})
+    counts = {name: sum(p.file.rows for p in by_split[name]) for name in SPLITS}
+    check_counts(spec, counts, is_flag=opened.has_flag(spec))
     for text in class_notes(by_split, classes):
         run.events.note(text)
     dataset = Dataset(
@@ -222,6 +231,7 @@ def make(
         label=spec.label,
         key=spec.key,
         weight=spec.weight,
+        base_margin=spec.base_margin,
         keep=spec.keep,
         width=width,
         classes=classes,

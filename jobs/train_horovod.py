@@ -22,6 +22,7 @@ from trainyard import __version__, networks, store, tracking
 from trainyard.barrier.engine import LaunchSettings
 from trainyard.barrier.launch import BarrierLauncher, run_again
 from trainyard.dataset import Dataset
+from trainyard.errors import JobError
 from trainyard.horovod.history import TrainResult
 from trainyard.horovod.launch import HorovodEngine
 from trainyard.horovod.loader import check_rows
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
 def check(spec: TrainHorovod, dataset: Dataset) -> None:
     """Refuse what the ranks would stumble over, before they start."""
     dataset.check_files("train", "validation")
+    if dataset.preprocessing is not None and dataset.preprocessing.leaves_missing:
+        raise JobError(
+            f"the dataset {dataset.directory!r} leaves missing numbers missing, or has categories "
+            "as indexes, with which a network cannot do anything.",
+            "Prepare it with imputation='mean' and encoding='onehot'.",
+        )
     check_rows(dataset.rows("train"), ranks=spec.ranks, batch_size=spec.batch_size)
     network = networks.build(spec.network, spec.network_params)
     networks.check_fit(

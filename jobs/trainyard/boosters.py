@@ -168,7 +168,7 @@ OBJECTIVES: dict[str, tuple[str, ...]] = {
 
 METRICS: dict[str, tuple[str, ...]] = {
     "binary": ("logloss", "error", "auc", "aucpr", "rmse", "mae"),
-    "multiclass": ("mlogloss", "merror", "auc"),
+    "multiclass": ("mlogloss", "merror"),
     "regression": (
         "rmse",
         "rmsle",

@@ -103,9 +103,18 @@ def place(rows: DataFrame, plan: Plan, seed: int) -> DataFrame:
     return placed.repartition(sum(plan.files), PART).sortWithinPartitions(PART, ORDER, KEY)
 
 
-def check_counts(spec: Prepare, counts: dict[str, int]) -> None:
-    """Raise `JobError` when a split that should have rows has none, with the arithmetic."""
+def check_counts(spec: Prepare, counts: dict[str, int], *, is_flag: bool = False) -> None:
+    """Raise `JobError` when a split that should have rows has none, with the arithmetic.
+
+    Args:
+        spec: how the rows were split.
+        counts: rows of each split.
+        is_flag: whether the split column is a boolean, which says what validates.
+    """
     rows = sum(counts.values())
+    if is_flag:
+        _check_flag(spec, counts, rows)
+        return
     for name, share in zip(SPLITS, shares(spec), strict=True):
         if share == 0 or counts[name] or (spec.split_by == "column" and name == "validation"):
             continue
@@ -123,6 +132,16 @@ def check_counts(spec: Prepare, counts: dict[str, int]) -> None:
             f"{spec.validation_fraction}, 'test_fraction' is {spec.test_fraction}).{ties}",
             f"Bring more rows, or change {setting!r} or 'split_seed'.",
         )
+
+
+def _check_flag(spec: Prepare, counts: dict[str, int], rows: int) -> None:
+    for name, value in ((SPLITS[0], "false"), (SPLITS[1], "true")):
+        if not counts[name]:
+            raise JobError(
+                f"the {name} split has 0 of {rows} rows: none has {value} in column "
+                f"{spec.split_column!r}.",
+                f"Mark some rows as {value}, or split by hash.",
+            )
 
 
 def shares(spec: Prepare) -> tuple[float, float, float]:

@@ -99,7 +99,7 @@ class Prepare(RunDirectory):
         "hash",
         choices=("hash", "time", "column"),
         help="What decides on a row's split: a hash of its key, its time, or a column that names "
-        "the split.",
+        "the split, or says by true that a row validates.",
         section="Split",
     )
     split_column: str | None = setting(
