@@ -23,15 +23,16 @@ import pyarrow as pa
 
 from trainyard import store
 from trainyard.canonical import canonical
-from trainyard.dataset import FEATURES, KEY, Dataset
+from trainyard.dataset import FEATURES, KEY, MARGIN, Dataset
 from trainyard.errors import JobError
+from trainyard.good_rows import checked_rows
 from trainyard.inputs import input_of, inputs
 from trainyard.job import Run, run_job
 from trainyard.layout import DATASET, PREDICTIONS, join
 from trainyard.models import ModelMeta, StoredModel, resolve_model
 from trainyard.parts import UNITS, matrix, read_units, schema_of, sweep, units
 from trainyard.predictions import Batches, Target, write_predictions
-from trainyard.preprocessing import Preprocessing, checked_rows
+from trainyard.preprocessing import Preprocessing
 from trainyard.rows import FAULT, Batch, Layout, classify
 from trainyard.scoring import Shipped, check_model
 from trainyard.session import spark_session
@@ -148,6 +149,7 @@ def layout_of(meta: ModelMeta, key: str | None) -> Layout:
         width=made.values if made else meta.width,
         missing=made is not None and made.imputation != "none",
         key=key,
+        base_margin=meta.base_margin,
     )
 
 
@@ -160,6 +162,7 @@ def _made_batches(width: int) -> Batches:
                 values=matrix(batch.column(FEATURES), width),
                 keys=batch.column(KEY),
                 faults={row: fault for row, fault in enumerate(told) if fault is not None},
+                margins=batch.column(MARGIN),
                 unseen=sum(
                     count > 0 for count, fault in zip(unseen, told, strict=True) if fault is None
                 ),
@@ -180,7 +183,8 @@ def _dataset_rows(spark: SparkSession, spec: Predict, model: StoredModel, run_di
     def batches(given: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
         for batch in read_units(given, schema) if wanted == FEATURES else given:
             values = matrix(batch.column(wanted), width)
-            yield Batch(values=values, keys=batch.column(KEY), faults={})
+            margins = batch.column(MARGIN) if dataset.base_margin is not None else None
+            yield Batch(values=values, keys=batch.column(KEY), faults={}, margins=margins)
 
     if wanted == FEATURES:
         parts = [unit for split in splits for unit in units(dataset, split)]

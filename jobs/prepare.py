@@ -22,7 +22,7 @@ from trainyard import preprocessing, reuse, store
 from trainyard.canonical import canonical, label_kind, with_original
 from trainyard.dataset import CLASSIFICATION, KEY, Dataset
 from trainyard.errors import JobError
-from trainyard.good_rows import changed, good_rows
+from trainyard.good_rows import changed, check_margins, good_rows
 from trainyard.job import Run, run_job
 from trainyard.layout import DATA, QUARANTINE, join
 from trainyard.opened import Opened, open_rows
@@ -136,12 +136,14 @@ def make(
     schema = file_schema(
         task=spec.task,
         has_weight=spec.weight is not None,
+        has_margin=spec.base_margin is not None,
         has_keep=bool(spec.keep),
         is_preprocessed=wanted,
     )
     index_of = {text: classes.index(value) for text, value in class_of.items()}
     rows = split_rows(good_rows(opened.rows, layout, index_of, raw=wanted), spec)
     check_keys(spec, rows, found)
+    check_margins(rows, spec.base_margin, len(classes))
     fitted = None
     if wanted:
         preprocessing.check_columns(spec, layout, found)
@@ -166,7 +168,8 @@ def make(
     by_split = {
         name: [p for p in parts if target.plan.split_of(p.number) == name] for name in SPLITS
     }
-    check_counts(spec, {name: sum(p.file.rows for p in by_split[name]) for name in SPLITS})
+    counts = {name: sum(p.file.rows for p in by_split[name]) for name in SPLITS}
+    check_counts(spec, counts, is_flag=opened.has_flag(spec))
     for text in class_notes(by_split, classes):
         run.events.note(text)
     dataset = Dataset(
@@ -178,6 +181,7 @@ def make(
         label=spec.label,
         key=spec.key,
         weight=spec.weight,
+        base_margin=spec.base_margin,
         keep=spec.keep,
         width=width,
         classes=classes,

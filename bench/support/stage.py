@@ -17,15 +17,16 @@ from collections.abc import Callable
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from trainyard.barrier.engine import LaunchSettings
+from trainyard.barrier.launch import BarrierLauncher, Launcher
 from trainyard.dataset import Dataset
-from trainyard.horovod.launch import BarrierLauncher, Launcher, SparkRunLauncher
-from trainyard.horovod.rank import LaunchSettings
+from trainyard.horovod.launch import HorovodEngine, SparkRunLauncher
 from trainyard.horovod.train import train
 from trainyard.models import ModelMeta, save_model
 from trainyard.session import spark_session
 from trainyard.specs import TrainHorovod
 
-KINDS: dict[str, Callable[[SparkContext, LaunchSettings], Launcher]] = {
+KINDS: dict[str, Callable[[SparkContext, LaunchSettings, HorovodEngine], Launcher]] = {
     "barrier": BarrierLauncher,
     "spark-run": SparkRunLauncher,
 }
@@ -48,11 +49,11 @@ def main() -> None:
         launch = LaunchSettings(
             run_dir=run_dir,
             claim=1,
-            cycle_time_ms=spec.cycle_time_ms,
             start_timeout=spec.start_timeout,
             stall_timeout=spec.stall_timeout,
         )
-        launcher: Launcher = KINDS[kind](spark.sparkContext, launch)
+        engine = HorovodEngine(cycle_time_ms=spec.cycle_time_ms, stall_timeout=spec.stall_timeout)
+        launcher: Launcher = KINDS[kind](spark.sparkContext, launch, engine)
         began = time.monotonic()
         trained = launcher.run(functools.partial(train, spec, dataset, claim=1), spec.ranks)[0]
         launched = time.monotonic()

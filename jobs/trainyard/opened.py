@@ -39,6 +39,11 @@ class Opened:
     query: str | None = None
     tables: dict[str, int] = field(default_factory=dict)
 
+    def has_flag(self, spec: Prepare) -> bool:
+        """Whether a boolean column says which rows validate."""
+        name = spec.split_column if spec.split_by == "column" else None
+        return name is not None and self.table.frame.schema[name].dataType.typeName() == "boolean"
+
 
 def open_rows(spark: SparkSession, spec: Prepare, schema: Schema, directory: str) -> Opened:
     """Open the source, or the tables and their query, and make the rows canonical.
@@ -59,6 +64,7 @@ def open_rows(spark: SparkSession, spec: Prepare, schema: Schema, directory: str
         task=spec.task,
         key=spec.key,
         weight=spec.weight,
+        base_margin=spec.base_margin,
         keep=spec.keep,
         split_by=spec.split_by,
         split_column=spec.split_column,

@@ -19,6 +19,7 @@ from trainyard.dataset import (
     KEEP,
     KEY,
     LABEL,
+    MARGIN,
     REGRESSION,
     VALUES,
     WEIGHT,
@@ -33,6 +34,7 @@ _TYPES = {
     FEATURES: pa.list_(pa.float32()),
     LABEL: pa.int64(),
     WEIGHT: pa.float64(),
+    MARGIN: pa.list_(pa.float64()),
     KEEP: pa.list_(pa.string()),
     VALUES: pa.list_(pa.float64()),
     CATEGORIES: pa.list_(pa.string()),
@@ -40,7 +42,12 @@ _TYPES = {
 
 
 def file_schema(
-    *, task: str, has_weight: bool = False, has_keep: bool = False, is_preprocessed: bool = False
+    *,
+    task: str,
+    has_weight: bool = False,
+    has_margin: bool = False,
+    has_keep: bool = False,
+    is_preprocessed: bool = False,
 ) -> pa.Schema:
     """The columns of a prepared dataset's files; see `dataset`."""
     types = dict(_TYPES)
@@ -48,6 +55,7 @@ def file_schema(
         types[LABEL] = pa.float64()
     absent = {
         *((WEIGHT,) if not has_weight else ()),
+        *((MARGIN,) if not has_margin else ()),
         *((KEEP,) if not has_keep else ()),
         *((VALUES, CATEGORIES) if not is_preprocessed else ()),
     }
@@ -59,6 +67,7 @@ def schema_of(dataset: Dataset) -> pa.Schema:
     return file_schema(
         task=dataset.task,
         has_weight=dataset.weight is not None,
+        has_margin=dataset.base_margin is not None,
         has_keep=bool(dataset.keep),
         is_preprocessed=dataset.preprocessing is not None,
     )

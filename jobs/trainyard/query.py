@@ -12,7 +12,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, ParseException
 
 from trainyard import store
 from trainyard.columns import column
@@ -103,7 +103,7 @@ def open_query(
     """
     try:
         # In brackets only what gives rows is allowed: nothing is dropped, made or set.
-        frame = spark.sql(f"SELECT * FROM ({text}\n)")
+        frame = spark.sql(f"SELECT * FROM ({text}\n)")  # noqa: S608 - it is the user's own SQL
     except ParseException as error:
         raise _unparsed(named, text, error) from error
     except AnalysisException as error:
@@ -162,18 +162,16 @@ def _check_stable(named: str, spark: SparkSession, frame: DataFrame) -> None:
     for plan in _with_subqueries(analyzed):
         for node in _tree(plan):
             found += [f"{name}()" for e in _each(node.expressions()) for name in _unstable(e, now)]
-            found += [_any_rows[name] for name in [node.nodeName()] if name in _any_rows]
-            if node.nodeName() == "GlobalLimit" and not _is_sorted(node):
-                found.append("LIMIT without ORDER BY")
+            if node.nodeName() == "Sample":
+                found.append("TABLESAMPLE")
+            if node.nodeName() in ("GlobalLimit", "Offset") and not _is_sorted(node):
+                found.append("LIMIT or OFFSET without ORDER BY")
     if found:
         raise _wrong(
             named,
             f"{', '.join(sorted(set(found)))} need not give the same for the same tables",
             "Take it out, or write its value into a table or the query.",
         )
-
-
-_any_rows = {"Sample": "TABLESAMPLE", "Offset": "OFFSET"}
 
 
 def _unstable(expression: Any, now: Any) -> Iterator[str]:
@@ -186,7 +184,7 @@ def _unstable(expression: Any, now: Any) -> Iterator[str]:
 
 def _is_sorted(limit: Any) -> bool:
     below = limit
-    while below.nodeName() in ("GlobalLimit", "LocalLimit", "Project", "SubqueryAlias"):
+    while below.nodeName() in ("GlobalLimit", "LocalLimit", "Offset", "Project", "SubqueryAlias"):
         below = below.children().apply(0)
     return bool(below.nodeName() == "Sort")
 

@@ -130,9 +130,18 @@ def check_bounds(spec: Prepare, kind: DataType) -> None:
         )
 
 
-def check_counts(spec: Prepare, counts: dict[str, int]) -> None:
-    """Raise `JobError` when a split that should have rows has none, with the arithmetic."""
+def check_counts(spec: Prepare, counts: dict[str, int], *, is_flag: bool = False) -> None:
+    """Raise `JobError` when a split that should have rows has none, with the arithmetic.
+
+    Args:
+        spec: how the rows were split.
+        counts: rows of each split.
+        is_flag: whether the split column is a boolean, which says what validates.
+    """
     rows = sum(counts.values())
+    if is_flag:
+        _check_flag(spec, counts, rows)
+        return
     for name, share in zip(SPLITS, shares(spec), strict=True):
         if counts[name] or not _is_wanted(spec, name, share):
             continue
@@ -156,6 +165,16 @@ def check_counts(spec: Prepare, counts: dict[str, int]) -> None:
             f"{spec.test_fraction}).{ties}",
             f"Bring more rows, or change {setting!r} or 'split_seed'.",
         )
+
+
+def _check_flag(spec: Prepare, counts: dict[str, int], rows: int) -> None:
+    for name, value in ((SPLITS[0], "false"), (SPLITS[1], "true")):
+        if not counts[name]:
+            raise JobError(
+                f"the {name} split has 0 of {rows} rows: none has {value} in column "
+                f"{spec.split_column!r}.",
+                f"Mark some rows as {value}, or split by hash.",
+            )
 
 
 def _is_wanted(spec: Prepare, name: str, share: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from trainyard.barrier.gpu import assigned_gpu
 from trainyard.errors import SettingError
 
 
@@ -32,12 +33,3 @@ def choose(device: str) -> torch.device:
             "Install a CUDA build of PyTorch where the ranks run, or set device to cpu.",
         )
     return torch.device("cuda", int(given))
-
-
-def assigned_gpu() -> str | None:
-    """The address of the GPU that Spark gave the present task, if any."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    gpu = context.resources().get("gpu") if context else None
-    return gpu.addresses[0] if gpu else None

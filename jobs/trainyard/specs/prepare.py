@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 from trainyard.contract import setting
 from trainyard.errors import SettingError, nearest
 from trainyard.specs.common import SOURCE_FORMATS, SPLITS, TASKS, RunDirectory
-from trainyard.times import point
+from trainyard.specs.prepare_rules import check_bounds, check_source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +29,8 @@ class Prepare(RunDirectory):
     )
     query: str | None = setting(
         None,
-        help="What makes the rows of the tables: a SELECT of Spark SQL, the path of a .sql file, or "
-        "a packaged query's name.",
+        help="What makes the rows of the tables: a SELECT of Spark SQL, the path of a .sql file, "
+        "or a packaged query's name.",
         section="Source",
         multiline=True,
     )
@@ -69,7 +68,7 @@ class Prepare(RunDirectory):
     )
     categorical: tuple[str, ...] = setting(
         (),
-        help="Those of the features that are categories; each gets a number for each value.",
+        help="Those of the features that are categories; 'encoding' makes numbers of them.",
         section="Columns",
     )
     label: str = setting(help="Label column.", section="Columns")
@@ -81,14 +80,27 @@ class Prepare(RunDirectory):
     weight: str | None = setting(
         None, help="Column that says how much a row counts in training.", section="Columns"
     )
+    base_margin: str | None = setting(
+        None,
+        help="Column that says what boosting starts from in a row: a number in the objective's own "
+        "scale, or for more than two classes an array of one for each; train_xgboost takes it.",
+        section="Columns",
+    )
     keep: tuple[str, ...] = setting(
         (), help="Columns to carry along, to judge a model by their values.", section="Columns"
     )
     imputation: str = setting(
         "none",
-        choices=("none", "keep", "mean", "median"),
+        choices=("none", "mean", "median", "keep"),
         help="What stands for a missing number, as fitted on the training rows; none refuses it, "
-        "keep leaves it to a model that takes it.",
+        "keep leaves it missing (NaN), which train_xgboost takes.",
+        section="Preprocessing",
+    )
+    encoding: str = setting(
+        "onehot",
+        choices=("onehot", "index"),
+        help="What a category becomes: onehot is a number for each value; index is one number, the "
+        "value's index, which train_xgboost takes as a category.",
         section="Preprocessing",
     )
     scaling: str = setting(
@@ -101,7 +113,7 @@ class Prepare(RunDirectory):
         "hash",
         choices=("hash", "time", "column"),
         help="What decides on a row's split: a hash of its key, its time, or a column that names "
-        "the split.",
+        "the split, or says by true that a row validates.",
         section="Split",
     )
     split_column: str | None = setting(
@@ -152,11 +164,10 @@ class Prepare(RunDirectory):
 
     def check(self) -> None:
         """Raise `SettingError` when settings of the source, columns or split contradict."""
-        self._check_source()
+        check_source(self)
         self._check_columns()
-        self._check_preprocessing()
         self._check_split()
-        self._check_bounds()
+        check_bounds(self)
 
     @property
     def origin(self) -> str:
@@ -173,37 +184,12 @@ class Prepare(RunDirectory):
         told = zip(SPLITS[1:], starts, strict=True)
         return {name: start for name, start in told if start is not None}
 
-    def _check_source(self) -> None:
-        if (self.source is None) == (self.query is None):
-            both = self.source is not None
-            raise SettingError(
-                "source",
-                self.source,
-                "there is a query too" if both else "there is no query either",
-                "Leave one of the two out." if both else "Set it, or 'tables' and 'query'.",
-            )
-        if bool(self.tables) != (self.query is not None):
-            raise SettingError(
-                "tables",
-                self.tables,
-                "a query needs them" if self.query else "there is no query of them",
-                "Name each table that the query reads." if self.query else "Set 'query'.",
-            )
-        if self.tables and self.format != "auto":
-            raise SettingError(
-                "format", self.format, "each table's own name tells it", "Leave it out."
-            )
-        folded = [name.lower() for name in self.tables]
-        for name, source in self.tables.items():
-            if not isinstance(source, str) or not source.strip() or not name.strip():
-                fix = 'Give a path, a URI, table:NAME or sample:NAME, such as {"a": "/data/a.csv"}.'
-                raise SettingError("tables", self.tables, f"{name!r} names no source", fix)
-            if folded.count(name.lower()) > 1:
-                problem = f"SQL does not tell {name!r} from another that differs in case"
-                raise SettingError("tables", self.tables, problem, "Rename one of them.")
-
     def _check_columns(self) -> None:
-        columns = [*self.features, self.label, *filter(None, (self.key, self.weight))]
+        columns = [
+            *self.features,
+            self.label,
+            *filter(None, (self.key, self.weight, self.base_margin)),
+        ]
         if not self.features:
             raise SettingError(
                 "features", [], "it names no column", "Name at least one feature column."
@@ -227,43 +213,6 @@ class Prepare(RunDirectory):
         for name, named in (("categorical", self.categorical), ("keep", self.keep)):
             if len(set(named)) < len(named):
                 raise SettingError(name, list(named), "a column repeats", "Name it once.")
-
-    def _check_bounds(self) -> None:
-        if not self.bounds:
-            return
-        first, start = next(iter(self.bounds.items()))
-        if self.split_by != "time":
-            raise SettingError(
-                f"{first}_from",
-                start,
-                f"a split by {self.split_by} has no times",
-                "Leave it out, or set split_by to time.",
-            )
-        if "test" not in self.bounds:
-            raise SettingError(
-                "test_from",
-                None,
-                f"{first}_from is {start!r}, and shares do not count beside it",
-                "Set it: from when on rows judge the model.",
-            )
-        points = [(f"{name}_from", point(f"{name}_from", at)) for name, at in self.bounds.items()]
-        for (earlier, one), (later, other) in itertools.pairwise(points):
-            if one.is_time != other.is_time or one.value >= other.value:
-                raise SettingError(
-                    later,
-                    getattr(self, later),
-                    f"it does not come after {earlier}, {getattr(self, earlier)!r}",
-                    "Give validation, test and holdout dates in this order.",
-                )
-
-    def _check_preprocessing(self) -> None:
-        if self.imputation == "keep" and self.scaling != "none":
-            raise SettingError(
-                "scaling",
-                self.scaling,
-                "no scale can be fitted on numbers that stay missing (imputation is 'keep')",
-                "Set it to none, or imputation to mean or median.",
-            )
 
     def _check_split(self) -> None:
         if self.validation_fraction + self.test_fraction >= 1:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from trainyard.contract import setting
 from trainyard.errors import SettingError
 from trainyard.optimizers import OPTIMIZER_PARAMS, check_optimizer_params
+from trainyard.specs import class_weights
 from trainyard.specs.common import RunDirectory
 
 
@@ -67,12 +68,7 @@ class TrainHorovod(RunDirectory):
         help="What is made small; auto is cross entropy for classes and mse for a regression.",
         section="Training",
     )
-    class_weights: str = setting(
-        "none",
-        help="How much a row of each class counts in the loss: none, balanced, or a number for "
-        "each class in the dataset's order, such as 1,2.5.",
-        section="Training",
-    )
+    class_weights: str = setting(class_weights.NONE, help=class_weights.HELP, section="Training")
     schedule: str = setting(
         "constant",
         choices=("constant", "cosine", "linear", "step"),
@@ -171,13 +167,6 @@ class TrainHorovod(RunDirectory):
         """One for each rank."""
         return self.ranks
 
-    @property
-    def class_weight_values(self) -> tuple[float, ...] | None:
-        """The numbers of `class_weights`, if it has any."""
-        if self.class_weights in ("none", "balanced"):
-            return None
-        return tuple(float(text) for text in self.class_weights.split(","))
-
     def check(self) -> None:
         """Raise `SettingError` for what cannot be trained with."""
         module, _, name = self.network.partition(":")
@@ -189,24 +178,11 @@ class TrainHorovod(RunDirectory):
                 "Write it as package.module:Class.",
             )
         check_optimizer_params(self.optimizer, self.optimizer_params)
-        self._check_class_weights()
+        class_weights.check_class_weights(self.class_weights)
         if self.warmup_epochs >= self.epochs:
             raise SettingError(
                 "warmup_epochs",
                 self.warmup_epochs,
                 f"there are only {self.epochs} epochs",
                 "Make it less than epochs.",
-            )
-
-    def _check_class_weights(self) -> None:
-        try:
-            values = self.class_weight_values
-        except ValueError:
-            values = (-1.0,)
-        if values is not None and not (min(values) >= 0 and 0 < sum(values) < float("inf")):
-            raise SettingError(
-                "class_weights",
-                self.class_weights,
-                "it is neither none, nor balanced, nor numbers of 0 or more",
-                "Write one number for each class, separated by commas.",
             )

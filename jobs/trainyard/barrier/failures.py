@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainyard.barrier.engine import Engine, LaunchSettings
 from trainyard.errors import JobError
-from trainyard.horovod.rank import COLLECTIVE_ERRORS, LaunchSettings
 
 
 class LostRankError(JobError):
@@ -20,6 +20,7 @@ def explain(
     reports: Mapping[int, Mapping[str, Any]],
     ranks: int,
     settings: LaunchSettings,
+    engine: Engine,
 ) -> JobError:
     """Say which rank failed first, and why.
 
@@ -29,9 +30,10 @@ def explain(
         reports: partition, host and process of the ranks that started.
         ranks: number of ranks.
         settings: the launch's.
+        engine: the ranks'.
     """
     for death in deaths:
-        if death["error"] not in COLLECTIVE_ERRORS:
+        if death["error"] not in engine.lost_errors:
             return _own_error(death)
     crash = re.search(r"ResultTask\(\d+, (\d+)\)", str(error))
     crashed = [r for r, report in reports.items() if crash and report["partition"] == int(crash[1])]
@@ -42,8 +44,7 @@ def explain(
         return LostRankError(
             f"{who} was killed: it ended without an error of its own.",
             "Most often the kernel does that for want of memory (`dmesg` there tells): raise "
-            "spark.executor.memoryOverhead, put fewer ranks on a machine, use streaming, or lower "
-            "batch_size.",
+            f"spark.executor.memoryOverhead, put fewer ranks on a machine, or {engine.memory_fix}.",
         )
     silent = sorted(set(range(ranks)) - dead)
     if dead and silent:
