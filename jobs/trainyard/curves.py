@@ -216,4 +216,4 @@ def influences(
         axes.set_xlabel("SHAP value")
     axes.set_yticks(range(len(top)), [names[feature][:40] for feature in top])
     axes.set_title(title)
-    return plots.png(figure)
+    return png(figure)
