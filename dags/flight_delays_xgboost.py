@@ -2,34 +2,35 @@
 # flight_delays_xgboost: will this flight arrive late?
 
 Joins a year of flights from New York with the weather and the planes, trains boosted trees with
-XGBoost on Spark to say whether a flight arrives more than 15 minutes late, judges them on a later
-month, lets them serve if they are good enough and better than the model that serves now, and scores
-a month that nothing has seen.
+XGBoost on Spark to say whether a flight arrives more than 15 minutes late, judges them on later
+months, lets them serve if they are good enough and better than the model that serves now, and
+scores a month that nothing has seen.
 
 | task | what it does | its result |
 |---|---|---|
 | `prepare` | runs the query, checks its rows, splits them by date, writes Parquet | `data/` |
-| `train` | trains until the validation month gets no better; registers the model with MLflow | `model/` |
-| `evaluate` | scores the model, and the champion, on the test months; by carrier and origin too | `report/` |
+| `train` | trains until validation gets no better; registers the model with MLflow | `model/` |
+| `evaluate` | scores the model and the champion; by carrier and origin too | `report/` |
 | `promote` | applies the gate; moves the alias `champion`; a tie keeps the champion | XCom |
 | `predict` | scores the held-out month with the model that serves | `predictions/` |
 
-**What the model knows** is in `jobs/trainyard/queries/flight_delays.sql`: the schedule, the route, the
-carrier, the plane, and the weather an hour before. Nothing of what the flight then did. Cancelled
-and diverted flights have no arrival and are left out: `prepare` says how many rows each table had,
-and how many the query made of them. Missing values stay missing, which XGBoost takes.
+**What the model knows** is in `jobs/trainyard/queries/flight_delays.sql`: the schedule, the route,
+the carrier, the plane, and the weather an hour before; nothing of what the flight then did.
+Cancelled and diverted flights have no arrival and are left out: `prepare` says how many rows each
+table had, and how many the query made of them. Missing values stay missing, which XGBoost takes.
 
 **Run it** from the trigger form, where every field says what it does. With `task` set to regression
 it predicts the minutes of delay, as a model of its own, `flight_delays_minutes`. A rejected model
 does not fail the run: `promote` says which model stays and why.
 
 **Where things are.** Each task works under
-`<store>/flight_delays_xgboost/<run>/<task>/g<generation>/`; its XCom and its asset's events name the
-exact paths. Metrics, importances and plots are in MLflow, experiment `flight_delays`. A retry
+`<store>/flight_delays_xgboost/<run>/<task>/g<generation>/`; its XCom and its asset's events name
+the exact paths. Metrics, importances and plots are in MLflow, experiment `flight_delays`. A retry
 continues where the last try stopped; clearing a task starts it anew.
 
-**Your own tables.** Copy this file, change `dag_id`, `MODELS`, `tables` (name to source: Parquet, CSV,
-JSON, `table:NAME` or `sample:NAME`), `query` (a SELECT or the path of a .sql file) and the columns.
+**Your own tables.** Copy this file, change `dag_id`, `MODEL`, `tables` (name to source: Parquet,
+CSV, JSON, `table:NAME` or `sample:NAME`), `query` (a SELECT or the path of a .sql file) and the
+columns.
 """
 
 from __future__ import annotations
@@ -50,13 +51,23 @@ from trainyard_airflow.params import (
 )
 from trainyard_airflow.pipeline import judge_and_serve
 
-MODELS = {"classification": "flight_delays", "regression": "flight_delays_minutes"}
-LABELS = {"classification": "late", "regression": "arr_delay"}
+MODEL = by_choice("task", classification="flight_delays", regression="flight_delays_minutes")
+LABEL = by_choice("task", classification="late", regression="arr_delay")
 CATEGORIES = ("carrier", "origin", "dest", "engine")
 SCHEDULE = ("distance", "departs", "arrives", "weekday", "day_of_year")
 PLANE = ("plane_age", "seats", "engines")
 WEATHER = (
-    *("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib"),
+    *(
+        "temp",
+        "dewp",
+        "humid",
+        "wind_dir",
+        "wind_speed",
+        "wind_gust",
+        "precip",
+        "pressure",
+        "visib",
+    ),
 )
 
 with DAG(
@@ -103,7 +114,7 @@ with DAG(
             task=param("task"),
             features=(*SCHEDULE, *PLANE, *WEATHER, *CATEGORIES),
             categorical=CATEGORIES,
-            label=by_choice("task", LABELS),
+            label=LABEL,
             key="flight",
             keep=("carrier", "origin"),
             imputation="keep",
@@ -127,18 +138,20 @@ with DAG(
             booster_params=param("booster_params"),
             early_stopping_rounds=param("early_stopping_rounds"),
             seed=param("seed"),
-            metrics=by_choice("task", {"classification": "auc", "regression": "rmse"}),
+            metrics=by_choice("task", classification="auc", regression="rmse"),
             experiment="flight_delays",
-            model_name=by_choice("task", MODELS),
+            model_name=MODEL,
         ),
         outlets=[Asset("flight_delays_model")],
     )
     served = judge_and_serve(
-        by_choice("task", MODELS),
-        minimums={"roc_auc": by_choice("task", {"classification": param("minimum_roc_auc"), "regression": None})},
+        MODEL,
+        minimums={
+            "roc_auc": by_choice("task", classification=param("minimum_roc_auc"), regression=None)
+        },
         margins={
-            "roc_auc": by_choice("task", {"classification": param("margin_roc_auc"), "regression": None}),
-            "rmse": by_choice("task", {"classification": None, "regression": 0}),
+            "roc_auc": by_choice("task", classification=param("margin_roc_auc"), regression=None),
+            "rmse": by_choice("task", classification=None, regression=0),
         },
         slices=("carrier", "origin"),
         scored="holdout",

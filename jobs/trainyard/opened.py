@@ -88,6 +88,4 @@ def open_rows(spark: SparkSession, spec: Prepare, schema: Schema, directory: str
     told = rule.width if rule is not None else None
     width = told or common_width(rows, table, layout.numbers)
     layout = dataclasses.replace(layout, width=width)
-    return Opened(
-        table=table, schema=schema, rows=rows, layout=layout, query=query, tables=counts
-    )
+    return Opened(table=table, schema=schema, rows=rows, layout=layout, query=query, tables=counts)

@@ -119,7 +119,7 @@ def param(name: str) -> Any:
     return f"{{{{ params.{name} }}}}"
 
 
-def by_choice(name: str, values: Mapping[str, Any]) -> Any:
+def by_choice(name: str, **values: Any) -> Any:
     """The template of a value that depends on a choice in the trigger form.
 
     Args:

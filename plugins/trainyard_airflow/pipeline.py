@@ -1,4 +1,4 @@
-"""What every pipeline ends with, behind its tasks `prepare` and `train`: evaluate, promote, predict."""
+"""What a pipeline ends with, behind its tasks `prepare` and `train`."""
 
 from __future__ import annotations
 

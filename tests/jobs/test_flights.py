@@ -28,7 +28,9 @@ def samples() -> dict[str, pa.Table]:
     """All flights of two days, one of storms, and all weather and planes."""
     whole = {name: SAMPLES[name]() for name in ("flights", "weather", "planes")}
     flights = whole["flights"]
-    days = pc.is_in(pc.add(pc.multiply(flights["month"], 100), flights["day"]), pa.array([308, 510]))
+    days = pc.is_in(
+        pc.add(pc.multiply(flights["month"], 100), flights["day"]), pa.array([308, 510])
+    )
     return {**whole, "flights": flights.filter(days)}
 
 

@@ -71,9 +71,7 @@ def prepared(
     return Dataset.read(result["outputs"]["dataset"]), result
 
 
-def test_a_join_makes_the_rows(
-    spark: SparkSession, tmp_path: Path, tables: dict[str, str]
-) -> None:
+def test_a_join_makes_the_rows(spark: SparkSession, tmp_path: Path, tables: dict[str, str]) -> None:
     dataset, result = prepared(spark, tmp_path, tables)
 
     assert dataset.features == ("a.b[c]", "age")
@@ -162,9 +160,7 @@ def test_a_query_that_cannot_be(
     assert spark.table("orders").count() == ROWS
 
 
-def test_a_column_that_the_query_does_not_give(
-    spark: SparkSession, tables: dict[str, str]
-) -> None:
+def test_a_column_that_the_query_does_not_give(spark: SparkSession, tables: dict[str, str]) -> None:
     opened = open_tables(spark, tables)
     with pytest.raises(JobError, match="Did you mean 'total'"):
         open_query(spark, "q", "SELECT id, y AS total FROM orders", opened, ["totl"])
@@ -226,7 +222,7 @@ class TestTables:
         assert "malformed, such as 'c2'" in str(caught.value)
 
     def test_nothing_there(self, spark: SparkSession) -> None:
-        with pytest.raises(JobError, match="'tables' has 'x': '/no/x.csv': nothing is there"):
+        with pytest.raises(JobError, match=r"'tables' has 'x': '/no/x\.csv': nothing is there"):
             open_tables(spark, {"x": "/no/x.csv"})
 
     def test_a_name_that_needs_quotes(self, spark: SparkSession, tables: dict[str, str]) -> None:

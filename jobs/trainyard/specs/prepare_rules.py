@@ -30,9 +30,7 @@ def check_source(spec: Prepare) -> None:
             "Name each table that the query reads." if spec.query else "Set 'query'.",
         )
     if spec.tables and spec.format != "auto":
-        raise SettingError(
-            "format", spec.format, "each table's own name tells it", "Leave it out."
-        )
+        raise SettingError("format", spec.format, "each table's own name tells it", "Leave it out.")
     folded = [name.lower() for name in spec.tables]
     for name, source in spec.tables.items():
         if not isinstance(source, str) or not source.strip() or not name.strip():
