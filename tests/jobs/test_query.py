@@ -87,6 +87,16 @@ def test_a_join_makes_the_rows(spark: SparkSession, tmp_path: Path, tables: dict
     assert dataset.source == "-- each order with its customer ..."
 
 
+def test_a_join_that_multiplies_rows(
+    spark: SparkSession, tmp_path: Path, tables: dict[str, str]
+) -> None:
+    twice = tmp_path / "customers.csv"
+    twice.write_text(Path(tables["customers"]).read_text() + "c4,99\n")
+    with pytest.raises(JobError) as caught:
+        prepared(spark, tmp_path / "run", {**tables, "customers": str(twice)})
+    assert "30 of 330 rows repeat a key, such as '" in caught.value.cause
+
+
 def test_the_query_runs_once(spark: SparkSession, tmp_path: Path, tables: dict[str, str]) -> None:
     opened = open_tables(spark, tables)
     table = open_query(spark, "q", "SELECT id FROM orders", opened, ["id"])
