@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from trainyard.contract import setting
 from trainyard.errors import SettingError, nearest
@@ -22,7 +23,7 @@ class Prepare(RunDirectory):
         "dataset that a package carries.",
         section="Source",
     )
-    tables: dict[str, str] = setting(
+    tables: dict[str, Any] = setting(
         {},
         help="In place of one source, several by name, which 'query' joins.",
         section="Source",
