@@ -9,6 +9,7 @@ excluded; cold is the first training of a session, warm the second. Bars: ours c
 at 3.3 million rows; AUC on the test period within 0.002 of native; inference, warm, >= 0.6 of
 native; a worker's anonymous memory, as a multiple of its rows as 32-bit floats, below 2: no second
 copy.
+"""
 
 from __future__ import annotations
 
