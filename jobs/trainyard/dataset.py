@@ -21,6 +21,7 @@ from typing import Any, Self
 from trainyard import store
 from trainyard.errors import JobError
 from trainyard.layout import DATASET, join
+from trainyard.specs import SPLITS
 
 KEY = "key"
 FEATURES = "features"
@@ -118,7 +119,7 @@ class Dataset:
         classes: the source's label values; a row's label is an index into them; empty for a
             regression.
         preprocessing: what `features` was made with, if anything.
-        splits: the files of train, validation and test.
+        splits: the files of train, validation, test and holdout.
     """
 
     directory: str
@@ -170,7 +171,8 @@ class Dataset:
         uri = join(directory, DATASET)
         try:
             described: dict[str, Any] = store.read_json(uri)
-            splits = {
+            # One of before held rows out has no such split.
+            splits = dict.fromkeys(SPLITS, ()) | {
                 name: tuple(
                     DataFile(**{**file, "row_groups": tuple(file["row_groups"])}) for file in files
                 )

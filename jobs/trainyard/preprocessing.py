@@ -88,7 +88,7 @@ def check_columns(spec: Prepare, layout: Layout, found: Survey) -> None:
         )
     rows = found.rows - found.faults.rows
     for name, values in zip(layout.numbers, found.ranges, strict=False):
-        if spec.imputation != "none" and values.missing == rows:
+        if spec.imputation in ("mean", "median") and values.missing == rows:
             raise SettingError(
                 "features", name, "it is missing in every row", "Leave the column out."
             )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 TASKS = {
     "mnist_horovod": ["prepare", "train", "evaluate", "promote", "predict"],
+    "flight_delays_xgboost": ["prepare", "train", "evaluate", "promote", "predict"],
     "rollback_model": ["rollback"],
     "collect_garbage": ["collect"],
 }
@@ -69,6 +70,11 @@ def test_a_task_has_an_owner_retries_and_an_end(dag: DAG) -> None:
 
 ASSETS = {
     "mnist_horovod": {"mnist_dataset", "mnist_model", "mnist_predictions"},
+    "flight_delays_xgboost": {
+        "flight_delays_dataset",
+        "flight_delays_model",
+        "flight_delays_predictions",
+    },
     "rollback_model": {"served_model"},
     "collect_garbage": set(),
 }
@@ -86,7 +92,7 @@ def test_every_field_of_the_form_has_a_valid_default_and_is_explained(dag: DAG) 
     for name in dag.params:
         if dag.params.get_param(name).has_value:
             dag.params.get_param(name).resolve()
-        else:
+        elif "null" not in dag.params.get_param(name).schema["type"]:
             assert name in REQUIRED[dag.dag_id], name
         field = dag.params.get_param(name)
         assert field.description, name

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from trainyard.contract import Contract, setting
 
-SPLITS = ("train", "validation", "test")
-"""The parts of a prepared dataset."""
+SPLITS = ("train", "validation", "test", "holdout")
+"""The parts of a prepared dataset; the last is empty unless it is asked for."""
 
 TASKS = ("classification", "regression")
 """What a model learns: which class a row has, or a number."""
