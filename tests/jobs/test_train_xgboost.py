@@ -253,7 +253,7 @@ class TestFaults:
         assert isinstance(found, JobError)
         assert "spark.executorEnv.NCCL_SOCKET_IFNAME" in found.fix
         text = (
-            "src/collective/result.cc:83: [a:1]: \n- [socket.h:79|0:0]: Poll timeout.\nStack trace"
+            "src/collective/result.cc:83: [a:1]: \n- [socket.h:79|0:0]: Poll timeout.\nStack trace:"
         )
         lost = explained(xgb.core.XGBoostError(text))
         assert isinstance(lost, CollectiveError)
