@@ -16,6 +16,7 @@ class TrainHorovod(RunDirectory):
     """Train a PyTorch network with Horovod on Spark."""
 
     job = "train_horovod"
+    slots_setting = "ranks"
 
     dataset: str = setting(help="Directory that holds the prepared dataset.json.", section="Data")
     streaming: bool = setting(
