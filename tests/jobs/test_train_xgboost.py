@@ -265,7 +265,7 @@ class TestFaults:
 
 
 def flights(rows: int = 400) -> pa.Table:
-    """A label that a number with gaps and a category decide on; a column with a difficult name."""
+    """A label that a number with gaps and a category decide on; columns with difficult names."""
     rng = np.random.default_rng(0)
     delay = rng.normal(size=rows)
     carrier = rng.choice(["AA", "B6", "UA", "WN"], rows)
@@ -276,7 +276,9 @@ def flights(rows: int = 400) -> pa.Table:
         rows,
         id=np.arange(rows),
         **{"dep.delay [min]": pa.array(np.where(gaps < 0.2, np.nan, delay))},
-        b=pa.array([None if g > 0.9 else float(v) for g, v in zip(gaps, noise, strict=True)]),
+        features=pa.array(
+            [None if g > 0.9 else float(v) for g, v in zip(gaps, noise, strict=True)]
+        ),
         carrier=pa.array([None if g > 0.95 else c for g, c in zip(gaps, carrier, strict=True)]),
         late=late,
         minutes=delay * 10 + noise,
@@ -287,7 +289,7 @@ def flights(rows: int = 400) -> pa.Table:
 
 
 PREPARE: dict[str, Any] = {
-    "features": ("dep.delay [min]", "b", "carrier"),
+    "features": ("dep.delay [min]", "features", "carrier"),
     "categorical": ("carrier",),
     "label": "late",
     "imputation": "keep",
@@ -435,7 +437,7 @@ class TestItsModels:
         assert stored.meta.engine == "xgboost"
         assert stored.meta.weights_sha256 == result["fingerprints"]["model"]
         assert identity.version == result["model"]["version"]
-        assert set(result["features"]) == {"dep.delay [min]", "b", "carrier"}
+        assert set(result["features"]) == {"dep.delay [min]", "features", "carrier"}
 
     def test_a_changed_file_is_not_loaded(self, trained: Trained, tmp_path: Path) -> None:
         root, _, _ = trained
@@ -502,7 +504,7 @@ class TestPrepared:
         codes = {}
         for key, row in rows.items():
             was = given[int(key)]
-            for place, name in ((0, "dep.delay [min]"), (1, "b")):
+            for place, name in ((0, "dep.delay [min]"), (1, "features")):
                 value = was[name]
                 if value is None or np.isnan(value):
                     assert np.isnan(row["features"][place])

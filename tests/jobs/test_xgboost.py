@@ -24,7 +24,7 @@ from trainyard.errors import JobError, SettingError
 from trainyard.xgboost import areas, explain, params
 from trainyard.xgboost.booster import from_bytes
 from trainyard.xgboost.history import Round, Stopping, TrainResult
-from trainyard.xgboost.train import train
+from trainyard.xgboost.train import _seed, train
 
 
 def run(run_dir: Path, dataset: Dataset, **settings: Any) -> TrainResult:
@@ -351,6 +351,8 @@ class TestResume:
             for name, seed in (("a", 1), ("b", 1), ("c", 2))
         )
         assert first == second != other
+        assert len({_seed(3, done) for done in range(0, 100, 10)}) == 10
+        assert _seed(3, 0) == 3
 
     def test_a_finished_training_is_not_done_again(self, binary: Dataset, tmp_path: Path) -> None:
         once, again = run(tmp_path, binary), run(tmp_path, binary)
