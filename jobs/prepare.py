@@ -33,7 +33,7 @@ from trainyard.schema import faults, read_schema
 from trainyard.session import spark_session
 from trainyard.sparkerrors import unwrapped
 from trainyard.specs import SPLITS, Prepare
-from trainyard.split import SPLIT, check_counts, plan, split_rows
+from trainyard.split import SPLIT, check_counts, plan, rows_of_each, split_rows
 from trainyard.survey import Survey, check_varies, class_of_each, survey
 from trainyard.validation import validate
 from trainyard.writer import Part, Target, write_parts
@@ -148,7 +148,10 @@ def make(
     if wanted:
         preprocessing.check_columns(spec, layout, found)
         run.events.progress("fit", 0, 1, "passes")
-        made = Preprocessing.fit(rows.filter(f"{SPLIT} = 0"), spec, layout, directory)
+        training = rows.filter(f"{SPLIT} = 0")
+        if training.isEmpty():
+            check_counts(spec, rows_of_each(rows), is_flag=opened.has_flag(spec))
+        made = Preprocessing.fit(training, spec, layout, directory)
         run.events.progress("fit", 1, 1, "passes")
         rows, fitted = made.apply(rows), made.fitted
     width = fitted.width if fitted else layout.width

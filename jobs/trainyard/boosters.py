@@ -260,6 +260,20 @@ def check_metrics(metrics: tuple[str, ...]) -> None:
             raise SettingError(
                 "metrics", list(metrics), f"XGBoost has no metric {metric!r}", nearest(name, known)
             )
+        if name == "tweedie-nloglik" and not number:
+            raise SettingError(
+                "metrics",
+                list(metrics),
+                f"{metric!r} needs the variance power",
+                "Write it as tweedie-nloglik@1.5.",
+            )
+        if number and not number.replace(".", "", 1).isdigit():
+            raise SettingError(
+                "metrics",
+                list(metrics),
+                f"{number!r} is no number",
+                f"Write it as {name}@0.5.",
+            )
         if metrics.count(metric) > 1:
             raise SettingError("metrics", list(metrics), f"{metric!r} repeats", "Name it once.")
 

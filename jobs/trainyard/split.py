@@ -94,9 +94,14 @@ def plan(spec: Prepare, rows: DataFrame, *, count: int, width: int) -> Plan:
     rows_per_file = max(spec.row_group_rows, _FILE_BYTES // (4 * max(width, 1)))
     counts = [count * share for share in shares(spec)]
     if spec.split_by == "column" or spec.bounds:
-        found = {row[SPLIT]: row["count"] for row in rows.groupBy(SPLIT).count().collect()}
-        counts = [found.get(number, 0) for number in range(len(SPLITS))]
+        counts = list(rows_of_each(rows).values())
     return Plan(files=tuple(math.ceil(rows / rows_per_file) for rows in counts))
+
+
+def rows_of_each(rows: DataFrame) -> dict[str, int]:
+    """Rows of each split."""
+    found = {row[SPLIT]: row["count"] for row in rows.groupBy(SPLIT).count().collect()}
+    return {name: found.get(number, 0) for number, name in enumerate(SPLITS)}
 
 
 def place(rows: DataFrame, plan: Plan, seed: int) -> DataFrame:

@@ -87,12 +87,12 @@ def test_every_objective_and_metric_is_the_librarys(kind: str) -> None:
     for objective in OBJECTIVES[kind]:
         more = {"quantile_alpha": 0.5} if "quantile" in objective else {}
         more |= {"num_class": 3} if kind == "multiclass" else {}
-        params = {"objective": objective, "eval_metric": list(METRICS[kind]), **more}
-        if "quantile" not in objective:
-            params["eval_metric"].remove("quantile") if kind == "regression" else None
+        metrics = [name + "@1.5" * name.startswith("tweedie") for name in METRICS[kind]]
+        if "quantile" in metrics and not more:
+            metrics.remove("quantile")  # which goes with its objective alone
+        params = {"objective": objective, "eval_metric": metrics, **more}
         said = xgb.train(params, matrix, 1).eval(matrix)
-        for metric in params["eval_metric"]:
-            assert f"-{metric}" in said
+        assert [f"-{metric}:" in said for metric in metrics] == [True] * len(metrics)
 
 
 @pytest.mark.parametrize(
@@ -163,6 +163,8 @@ def test_an_old_name_says_what_to_use(name: str, fix: str) -> None:
         ({"metrics": "aucc"}, "no metric 'aucc'", "'auc'"),
         ({"metrics": "ndcg"}, "ranking is not there yet", "auc"),
         ({"metrics": "rmse@0.5"}, "no metric 'rmse@0.5'", "'rmse'"),
+        ({"metrics": "tweedie-nloglik"}, "variance power", "tweedie-nloglik@1.5"),
+        ({"metrics": "error@half"}, "'half' is no number", "error@0.5"),
         ({"metrics": "auc,auc"}, "repeats", "once"),
         ({"max_depth": 0}, "without a limit", "max_leaves"),
         ({"class_weights": "heavy"}, "neither none", "one number"),

@@ -24,7 +24,7 @@ from trainyard.errors import JobError, SettingError
 from trainyard.xgboost import areas, explain, params
 from trainyard.xgboost.booster import from_bytes
 from trainyard.xgboost.history import Round, Stopping, TrainResult
-from trainyard.xgboost.train import train
+from trainyard.xgboost.train import _seed, train
 
 
 def run(run_dir: Path, dataset: Dataset, **settings: Any) -> TrainResult:
@@ -110,6 +110,17 @@ class TestAgainstNative:
             theirs, _ = native(real_rows("regression"), {"objective": objective, **more}, 4)
             assert trees(booster_of(result)) == trees(theirs)
             assert set(result.best.figures) == {metric, f"validation_{metric}"}
+
+    def test_constraints(self, binary: Dataset, tmp_path: Path) -> None:
+        given: dict[str, Any] = {
+            "monotone_constraints": [1, -1],
+            "interaction_constraints": [[0, 1], [2, 3, 4]],
+        }
+        texts = {"monotone_constraints": "(1,-1)", "interaction_constraints": "[[0,1],[2,3,4]]"}
+        theirs, _ = native(real_rows("binary"), NATIVE["binary"] | texts)
+        ours = booster_of(run(tmp_path, binary, booster_params=given))
+        assert trees(ours) == trees(theirs)
+        assert trees(ours) != trees(native(real_rows("binary"), NATIVE["binary"])[0])
 
 
 class TestCategories:
@@ -237,7 +248,7 @@ class TestStopping:
         result = run(tmp_path, binary, rounds=100, learning_rate=0.8, **settings)
         metrics = settings.get("metrics", "logloss").split(",")
         stopping = xgb.callback.EarlyStopping(
-            settings["early_stopping_rounds"], min_delta=settings.get("min_delta", 0.0)
+            rounds=settings["early_stopping_rounds"], min_delta=settings.get("min_delta", 0.0)
         )
         theirs, log = native(
             real_rows("binary"),
@@ -252,9 +263,10 @@ class TestStopping:
         assert trees(ours) == trees(theirs[: theirs.best_iteration + 1])
         assert f"round {result.best.number} is kept" in notes(tmp_path)[-1]
 
-    def test_without_it_all_rounds_are_kept(self, binary: Dataset, tmp_path: Path) -> None:
-        result = run(tmp_path, binary, rounds=40, learning_rate=0.9)
-        losses = [done.figures["validation_logloss"] for done in result.history]
+    def test_without_it_all_rounds_are_kept(self, tmp_path: Path) -> None:
+        dataset = real_dataset(tmp_path / "data", "regression")
+        result = run(tmp_path, dataset, rounds=40, learning_rate=0.9)
+        losses = [done.figures["validation_rmse"] for done in result.history]
         assert losses[-1] > min(losses)
         assert result.best.number == booster_of(result).num_boosted_rounds() == 40
 
@@ -300,7 +312,7 @@ class TestResume:
             {},
             {"booster_params": SAMPLED},
             {"booster_params": {"booster": "dart", "rate_drop": 0.3}},
-            {"early_stopping_rounds": 4, "learning_rate": 0.8, "metrics": "auc,logloss"},
+            {"early_stopping_rounds": 4, "metrics": "auc,logloss"},
         ],
     )
     def test_it_ends_with_the_same_model(
@@ -339,6 +351,8 @@ class TestResume:
             for name, seed in (("a", 1), ("b", 1), ("c", 2))
         )
         assert first == second != other
+        assert len({_seed(3, done) for done in range(0, 100, 10)}) == 10
+        assert _seed(3, 0) == 3
 
     def test_a_finished_training_is_not_done_again(self, binary: Dataset, tmp_path: Path) -> None:
         once, again = run(tmp_path, binary), run(tmp_path, binary)

@@ -103,7 +103,9 @@ class HorovodMember:
             os.environ["HOROVOD_GLOO_IFACE"] = interface
         import horovod.torch as hvd
 
-        hvd.init()
+        from trainyard.horovod import collective
+
+        collective.init()
         yield
         hvd.shutdown()
 
@@ -115,9 +117,11 @@ class InProcessLauncher:
         """Call `fn` here; see `Launcher`."""
         import horovod.torch as hvd
 
+        from trainyard.horovod import collective
+
         if ranks != 1:
             raise SettingError("ranks", ranks, "one process is one rank", "Set it to 1.")
-        hvd.init()
+        collective.init()
         try:
             return [fn()]
         finally:
@@ -149,10 +153,10 @@ class SparkRunLauncher:
         check_slots(self._context, ranks, deadline, engine.ranks_setting)
 
         def task() -> T:
-            import horovod.torch as hvd
+            from trainyard.horovod import collective
 
             os.environ.update(engine.tuning())
-            hvd.init()
+            collective.init()
             return fn()
 
         try:

@@ -19,6 +19,7 @@ class TrainXGBoost(RunDirectory):
     """Train boosted trees with XGBoost on Spark."""
 
     job = "train_xgboost"
+    slots_setting = "num_workers"
     old_names = OLD_NAMES
 
     dataset: str = setting(help="Directory that holds the prepared dataset.json.", section="Data")

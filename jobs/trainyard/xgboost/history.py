@@ -73,7 +73,7 @@ class Stopping:
 
     def is_over(self, history: Sequence[Round]) -> bool:
         """Whether the last rounds bettered it too little for the training to go on."""
-        return 0 < self.rounds <= self._judge(history)[1]
+        return bool(history) and 0 < self.rounds <= self._judge(history)[1]
 
     def _judge(self, history: Sequence[Round]) -> tuple[Round, int]:
         best, waited = history[0], 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +97,7 @@ def params_of(spec: TrainXGBoost, dataset: Dataset, *, device: str = "cpu") -> d
         "learning_rate": spec.learning_rate,
         "max_depth": spec.max_depth,
         "tree_method": "hist",
-        **spec.booster_params,
+        **{name: _text(name, value) for name, value in spec.booster_params.items()},
         "objective": goal.objective,
         **_metrics(goal),
         **({"num_class": classes} if classes > 2 else {}),
@@ -105,6 +106,13 @@ def params_of(spec: TrainXGBoost, dataset: Dataset, *, device: str = "cpu") -> d
         "seed": spec.seed,
         "validate_parameters": True,
     }
+
+
+def _text(name: str, value: Any) -> Any:
+    """Lists of constraints as XGBoost reads them: by the features' positions, not their names."""
+    if name == "monotone_constraints" and isinstance(value, list):
+        return f"({','.join(map(str, value))})"
+    return json.dumps(value) if isinstance(value, list) else value
 
 
 def _metrics(goal: Goal) -> dict[str, Any]:
