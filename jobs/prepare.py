@@ -63,8 +63,12 @@ def prepare_dataset(spark: SparkSession, spec: Prepare, run: Run) -> dict[str, A
         JobError: the source cannot be used as it is.
     """
     directory = join(run.directory, DATA)
-    opened = open_rows(spark, spec, read_schema(spec.schema), directory)
+    with open_rows(spark, spec, read_schema(spec.schema), directory) as opened:
+        return make_once(spec, opened, run)
 
+
+def make_once(spec: Prepare, opened: Opened, run: Run) -> dict[str, Any]:
+    """Make the dataset, unless there is one of the same rows and settings."""
     run.events.progress("survey", 0, 1, "passes")
     found = survey(opened.rows, opened.layout)
     for text in validate(spec, opened.layout, found, run.directory):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -45,7 +47,10 @@ class Opened:
         return name is not None and self.table.frame.schema[name].dataType.typeName() == "boolean"
 
 
-def open_rows(spark: SparkSession, spec: Prepare, schema: Schema, directory: str) -> Opened:
+@contextmanager
+def open_rows(
+    spark: SparkSession, spec: Prepare, schema: Schema, directory: str
+) -> Iterator[Opened]:
     """Open the source, or the tables and their query, and make the rows canonical.
 
     Args:
@@ -80,12 +85,17 @@ def open_rows(spark: SparkSession, spec: Prepare, schema: Schema, directory: str
         tables = open_tables(spark, spec.tables)
         table = open_query(spark, spec.origin, query, tables, columns)
         counts = {name: frame.count() for name, frame in tables.items()}
-    if spec.split_column is not None:
-        check_bounds(spec, table.frame.schema[spec.split_column].dataType)
-    rows = canonical(table, layout, faults(schema, table))
-    # Told by the schema, it need not be found by a pass over the table.
-    rule = schema.columns.get(layout.numbers[0]) if len(layout.numbers) == 1 else None
-    told = rule.width if rule is not None else None
-    width = told or common_width(rows, table, layout.numbers)
-    layout = dataclasses.replace(layout, width=width)
-    return Opened(table=table, schema=schema, rows=rows, layout=layout, query=query, tables=counts)
+    try:
+        if spec.split_column is not None:
+            check_bounds(spec, table.frame.schema[spec.split_column].dataType)
+        rows = canonical(table, layout, faults(schema, table))
+        # Told by the schema, it need not be found by a pass over the table.
+        rule = schema.columns.get(layout.numbers[0]) if len(layout.numbers) == 1 else None
+        told = rule.width if rule is not None else None
+        width = told or common_width(rows, table, layout.numbers)
+        layout = dataclasses.replace(layout, width=width)
+    yield Opened(table=table, schema=schema, rows=rows, layout=layout, query=query, tables=counts)
+    finally:
+        if query is not None:
+            # A later job of the session would be given these rows for files that changed meanwhile.
+            table.frame.unpersist()

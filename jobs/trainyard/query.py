@@ -177,10 +177,11 @@ def _check_stable(named: str, spark: SparkSession, frame: DataFrame) -> None:
 
 def _unstable(expression: Any, now: Any) -> Iterator[str]:
     """The functions in an expression whose value does not follow from their arguments."""
-    if expression.deterministic() and not expression.containsPattern(now):
-        return
-    children = [name for child in _each(expression.children()) for name in _unstable(child, now)]
-    yield from children or [str(expression.prettyName())]
+    # An aggregate counts as deterministic whatever its function is: all of them are looked at.
+    inner = [name for child in _each(expression.children()) for name in _unstable(child, now)]
+    yield from inner
+    if not inner and not (expression.deterministic() and not expression.containsPattern(now)):
+        yield str(expression.prettyName())
 
 
 def _is_sorted(limit: Any) -> bool:

@@ -186,7 +186,10 @@ def test_a_column_that_the_query_does_not_give(spark: SparkSession, tables: dict
         ("SELECT id, current_timestamp() AS r FROM orders", "current_timestamp()"),
         ("SELECT id, datediff(current_date, DATE'2013-01-01') AS r FROM orders", "current_date()"),
         ("SELECT id, now() AS r FROM orders", "now()"),
-        ("SELECT id, (SELECT max(rand()) FROM orders) AS r FROM orders", "rand()"),
+        (
+            "SELECT id, (SELECT max(x) FROM (SELECT rand() AS x FROM orders)) AS r FROM orders",
+            "rand()",
+        ),
         ("WITH x AS (SELECT id, randn() AS r FROM orders) SELECT * FROM x", "randn()"),
         ("SELECT y AS id, first(customer) AS c FROM orders GROUP BY y", "first()"),
         ("SELECT y AS id, collect_list(id) AS c FROM orders GROUP BY y", "collect_list()"),
