@@ -94,7 +94,9 @@ def open_rows(
         told = rule.width if rule is not None else None
         width = told or common_width(rows, table, layout.numbers)
         layout = dataclasses.replace(layout, width=width)
-    yield Opened(table=table, schema=schema, rows=rows, layout=layout, query=query, tables=counts)
+        yield Opened(
+            table=table, schema=schema, rows=rows, layout=layout, query=query, tables=counts
+        )
     finally:
         if query is not None:
             # A later job of the session would be given these rows for files that changed meanwhile.
