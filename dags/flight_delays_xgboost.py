@@ -54,7 +54,7 @@ from trainyard_airflow.pipeline import judge_and_serve
 MODEL = by_choice("task", classification="flight_delays", regression="flight_delays_minutes")
 LABEL = by_choice("task", classification="late", regression="arr_delay")
 CATEGORIES = ("carrier", "origin", "dest", "engine")
-SCHEDULE = ("distance", "departs", "arrives", "weekday", "day_of_year")
+SCHEDULE = ("distance", "departs", "arrives", "weekday")
 PLANE = ("plane_age", "seats", "engines")
 WEATHER = (
     *(

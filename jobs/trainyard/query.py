@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _EXAMPLES = 3
+_BY_ORDER = {"first", "last", "first_value", "last_value", "any_value", "collect_list"} | {
+    *("collect_set", "array_agg", "listagg", "string_agg", "mode"),
+}
+"""Aggregates that depend on the order in which rows come."""
+_SORTS = ("sort_array", "array_sort")
 
 
 def read_query(named: str) -> str:
@@ -175,13 +180,22 @@ def _check_stable(named: str, spark: SparkSession, frame: DataFrame) -> None:
         )
 
 
-def _unstable(expression: Any, now: Any) -> Iterator[str]:
+def _unstable(expression: Any, now: Any, *, is_ordered: bool = False) -> Iterator[str]:
     """The functions in an expression whose value does not follow from their arguments."""
-    # An aggregate counts as deterministic whatever its function is: all of them are looked at.
-    inner = [name for child in _each(expression.children()) for name in _unstable(child, now)]
+    name = str(expression.prettyName())
+    is_ordered |= name in _SORTS or (
+        expression.nodeName() == "WindowExpression"
+        and expression.windowSpec().orderSpec().size() > 0
+    )
+    inner = [
+        told
+        for child in _each(expression.children())
+        for told in _unstable(child, now, is_ordered=is_ordered)
+    ]
     yield from inner
-    if not inner and not (expression.deterministic() and not expression.containsPattern(now)):
-        yield str(expression.prettyName())
+    is_stable = expression.deterministic() and not expression.containsPattern(now)
+    if not inner and (not is_stable or (name in _BY_ORDER and not is_ordered)):
+        yield name
 
 
 def _is_sorted(limit: Any) -> bool:

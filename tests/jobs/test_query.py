@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from job_runs import notes, run_in
-from prepared_tables import ROWS, all_rows, rows_of
+from prepared_tables import ROWS, all_rows
 
 from prepare import prepare_dataset
 from trainyard.dataset import Dataset
@@ -128,7 +128,7 @@ class TestFingerprint:
         # The same rows by another query, which dataset.json and the result must not misname.
         text = f"SELECT * FROM ({read_query(settings(tables)['query'])}) x"
         other, _ = prepared(spark, tmp_path / "4", tables, **index, query=text)
-        assert rows_of(other, "test").sort_by("key") == rows_of(first, "test").sort_by("key")
+        assert str(all_rows(other)) == str(all_rows(first))  # a NaN is equal to none
         assert other.fingerprint != first.fingerprint
 
     def test_a_file_and_its_text_are_one_query(
@@ -214,6 +214,8 @@ def test_what_need_not_be_the_same_again(
         "SELECT id, 'rand()' AS r FROM orders",
         "SELECT * FROM orders ORDER BY id LIMIT 10",
         "SELECT id, avg(y) OVER (PARTITION BY customer) AS r FROM orders",
+        "SELECT id, first_value(y) OVER (PARTITION BY customer ORDER BY id) AS r FROM orders",
+        "SELECT y AS id, sort_array(collect_list(id)) AS r FROM orders GROUP BY y",
         "SELECT y AS id, max(id) AS m FROM orders GROUP BY y -- the end",
         "(SELECT id FROM orders) UNION ALL (SELECT id FROM orders)",
     ],

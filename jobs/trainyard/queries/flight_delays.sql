@@ -3,7 +3,8 @@
 -- Reads `flights`, `weather` and `planes`, as the samples of these names have them. Whatever a flight
 -- did (departure, delay, time in the air) is used for the two labels alone. The weather is what was
 -- observed in the hour before the scheduled one: that of the scheduled hour may be younger than the
--- departure. Flights that were cancelled or diverted have no arrival to be late, and are left out.
+-- departure. The day of the year is no feature: it would tell the rows that train from those that
+-- judge, which are later. Flights that were cancelled or diverted have no arrival to be late, and are left out.
 SELECT
     concat_ws(' ', f.carrier, f.flight, f.origin, date_format(f.time_hour, 'yyyy-MM-dd HH')) AS flight,
     make_date(f.year, f.month, f.day) AS day,
@@ -14,7 +15,6 @@ SELECT
     60 * f.hour + f.minute AS departs,
     60 * (f.sched_arr_time DIV 100) + f.sched_arr_time % 100 AS arrives,
     weekday(make_date(f.year, f.month, f.day)) AS weekday,
-    dayofyear(make_date(f.year, f.month, f.day)) AS day_of_year,
     f.year - p.year AS plane_age,
     p.seats,
     p.engines,
