@@ -207,7 +207,9 @@ class Standalone:
 
     def _environment(self) -> dict[str, str]:
         jobs = ROOT / ".venv/jobs"
-        kept = {name: os.environ[name] for name in ("HOME", "LANG", "JAVA_HOME") if name in os.environ}
+        kept = {
+            name: os.environ[name] for name in ("HOME", "LANG", "JAVA_HOME") if name in os.environ
+        }
         (spark_home,) = jobs.glob("lib/python3*/site-packages/pyspark")
         return {
             **kept,
@@ -235,6 +237,8 @@ def _is_daemon(process: Process) -> bool:
     except OSError:
         return False
     return any(
-        word.startswith((b"org.apache.spark.deploy.master.", b"org.apache.spark.deploy.worker.Worker"))
+        word.startswith(
+            (b"org.apache.spark.deploy.master.", b"org.apache.spark.deploy.worker.Worker")
+        )
         for word in words
     )
