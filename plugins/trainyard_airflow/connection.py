@@ -10,13 +10,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-<<<<<<< HEAD
-from dataclasses import dataclass, field
-=======
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
->>>>>>> 1a6f35f (What a standalone master says of its cluster, and whether a submission fits it)
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -80,22 +76,16 @@ class SparkMaster:
         deploy_mode: where the driver runs: `client` for here, `cluster` for on a worker.
         binary: name of the program that submits in client mode.
         slots: tasks that can run at once, where that is known without asking the master.
-<<<<<<< HEAD
-        rest: where a driver is submitted in cluster mode.
-=======
         web: addresses of the web UIs of standalone masters; of others none.
->>>>>>> 1a6f35f (What a standalone master says of its cluster, and whether a submission fits it)
+        rest: where a driver is submitted in cluster mode.
     """
 
     url: str
     deploy_mode: str
     binary: str
     slots: int | None
-<<<<<<< HEAD
-    rest: RestServer | None = None
-=======
     web: tuple[str, ...] = ()
->>>>>>> 1a6f35f (What a standalone master says of its cluster, and whether a submission fits it)
+    rest: RestServer | None = None
 
 
 def resolve(conn_id: str, *, deploy_mode: str | None, binary: str | None) -> SparkMaster:
@@ -121,20 +111,21 @@ def resolve(conn_id: str, *, deploy_mode: str | None, binary: str | None) -> Spa
             f"connection {conn_id!r} has spark-binary {chosen!r}.",
             f"Use one of {', '.join(BINARIES)}, and put its folder on PATH.",
         )
-<<<<<<< HEAD
     rest = _rest_server(conn_id, url, connection) if mode == "cluster" else None
-    return SparkMaster(url=url, deploy_mode=mode, binary=chosen, slots=_slots(url), rest=rest)
+    return SparkMaster(
+        url=url,
+        deploy_mode=mode,
+        binary=chosen,
+        slots=_slots(url),
+        web=_web(conn_id, url, extra),
+        rest=rest,
+    )
 
 
 def rest_server(conn_id: str) -> RestServer:
     """The REST servers of the masters that a connection means; see `resolve` for the errors."""
     connection = _connection(conn_id)
     return _rest_server(conn_id, _master(conn_id, connection), connection)
-=======
-    return SparkMaster(
-        url=url, deploy_mode=mode, binary=chosen, slots=_slots(url), web=_web(conn_id, url, extra)
-    )
->>>>>>> 1a6f35f (What a standalone master says of its cluster, and whether a submission fits it)
 
 
 def _connection(conn_id: str) -> Connection:
@@ -227,7 +218,6 @@ def _check_deploy_mode(conn_id: str, url: str, mode: str) -> None:
         )
 
 
-<<<<<<< HEAD
 def _rest_server(conn_id: str, url: str, connection: Connection) -> RestServer:
     """The REST servers of the masters in a URL, each on its master's host."""
     extra = connection.extra_dejson
@@ -246,7 +236,8 @@ def _rest_server(conn_id: str, url: str, connection: Connection) -> RestServer:
         urls=tuple(f"{scheme}://{master.rpartition(':')[0]}:{port}" for master in masters),
         token=(connection.password or "").strip(),
     )
-=======
+
+
 def _web(conn_id: str, url: str, extra: Mapping[str, Any]) -> tuple[str, ...]:
     """Where a standalone master's web UI is: at the extras' port and scheme, or its default."""
     if not url.startswith("spark://"):
@@ -258,7 +249,6 @@ def _web(conn_id: str, url: str, extra: Mapping[str, Any]) -> tuple[str, ...]:
             "Give the port of the master's web UI, and http or https.",
         )
     return tuple(web_addresses(url, port=int(port), scheme=scheme))
->>>>>>> 1a6f35f (What a standalone master says of its cluster, and whether a submission fits it)
 
 
 def _slots(url: str) -> int | None:
