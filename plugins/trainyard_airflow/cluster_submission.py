@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from trainyard import tickets
 from trainyard.claims import ClaimRecord, last_claim
-from trainyard_airflow import drivers, rest
+from trainyard_airflow import drivers, masking, rest
 from trainyard_airflow.cluster_driver import KILL_SECONDS, adopted, end
 from trainyard_airflow.connection import RestServer
 from trainyard_airflow.driver_request import driver_request
@@ -161,7 +161,13 @@ class ClusterSubmission:
         if self._is_killed:
             end(driver, patience=KILL_SECONDS)
             raise AirflowException(f"The task was killed, and driver {driver} with it.")
-        self._log.info("Driver %s, run directory %s", driver, self._job.run_dir)
+        self._log.info(
+            "Connection %s: Spark master %s, deploy mode cluster: driver %s runs spark-submit %s",
+            self._submission.conn_id,
+            self._submission.master.url,
+            driver,
+            masking.mask_command(request["appArgs"]),
+        )
         return driver
 
     def _adopt(self, claim: ClaimRecord) -> Driver:

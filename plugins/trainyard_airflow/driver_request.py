@@ -22,7 +22,7 @@ def driver_request(submission: Submission, ticket: int) -> dict[str, Any]:
     Raises:
         JobError: the program is missing.
     """
-    job, rest = submission.job, submission.master.rest
+    job = submission.job
     public, secret = masking.split(submission.conf)
     environment = {
         "MLFLOW_TRACKING_URI": settings.tracking_uri(),
@@ -45,13 +45,6 @@ def driver_request(submission: Submission, ticket: int) -> dict[str, Any]:
     # The spark-submit on the worker runs the driver where it is.
     hook._connection["deploy_mode"] = None
     words = [*hook._build_spark_common_args(), program, *job.argv()]
-    submission.log.info(
-        "Connection %s: Spark master %s, deploy mode cluster, by %s: %s",
-        submission.conn_id,
-        submission.master.url,
-        ", ".join(rest.urls if rest else ()),
-        masking.mask_command(words),
-    )
     memory = hook._driver_memory or public.get("spark.driver.memory") or "1g"
     return {
         "action": "CreateSubmissionRequest",

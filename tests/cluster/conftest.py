@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parents[1] / "scripts"), str(HERE.parents[1] / "jobs")]
-os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="trainyard-test-airflow-"))
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs"))
 from tests.e2e.own_airflow import ROOT, clean_environment, free_port, local
 
 from services.api import Api
 from services.installation import USER, Installation
 from services.standalone import Standalone
+
+os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="trainyard-test-airflow-"))
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +37,7 @@ def installation(
     home = tmp_path_factory.mktemp("installation")
     place = Installation(home=home, port=free_port())
     dags = shutil.copytree(ROOT / "dags", home / "dags")
-    shutil.copytree(HERE / "dags", dags, dirs_exist_ok=True)
+    shutil.copytree(Path(__file__).parent / "dags", dags, dirs_exist_ok=True)
     environment = clean_environment(
         home,
         place.port,
