@@ -28,6 +28,7 @@ class FakeMaster:
         lose_answers: how many submissions are taken and then not answered.
         obeys: whether a kill ends a driver at once.
         begin: state of a new driver.
+        web: what its page says of the cluster; it has no page without.
         on_create: called with each new driver's id and request.
         on_kill: called with the id of each driver that is killed.
     """
@@ -42,6 +43,7 @@ class FakeMaster:
     lose_answers: int = 0
     obeys: bool = True
     begin: str = "RUNNING"
+    web: dict[str, Any] = field(default_factory=dict)
     on_create: Callable[[str, dict[str, Any]], object] = lambda name, body: None
     on_kill: Callable[[str], object] = lambda name: None
 
@@ -52,7 +54,7 @@ class FakeMaster:
 
     def connection(self, **fields: Any) -> str:
         """The Airflow connection to it, as JSON."""
-        extra = {"deploy-mode": "cluster", "rest-port": self.port}
+        extra = {"deploy-mode": "cluster", "rest-port": self.port, "web-port": self.port}
         return json.dumps(
             {"conn_type": "spark", "host": "spark://127.0.0.1:7077", "extra": extra, **fields}
         )
@@ -115,6 +117,10 @@ def fake_master() -> Iterator[FakeMaster]:
                 title = given or "Authorization header is missing."
                 page = f"<html><head><title>Error 403 {title}</title></head></html>"
                 self.send(403, page.encode(), "text/html")
+                return
+            if self.path == "/json/":
+                code = 200 if master.web else 404
+                self.send(code, json.dumps(master.web).encode(), "application/json")
                 return
             action, _, name = self.path.removeprefix(PREFIX).partition("/")
             if master.standby:

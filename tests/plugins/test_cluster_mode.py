@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow._shared.module_loading import import_string
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
@@ -21,12 +23,14 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 from tests.plugins.conftest import Worker
+from tests.plugins.fake_master import recorded
 from tests.plugins.fake_rest import FakeMaster, fake_master
 
 from trainyard import tickets
 from trainyard.specs import Prepare
-from trainyard_airflow import drivers, rest, waiting
+from trainyard_airflow import drivers, rest, room, waiting
 from trainyard_airflow.operators.spark_job import SparkJobOperator
+from trainyard_airflow.triggers import spark_room
 
 MakeContext = Callable[..., Any]
 
@@ -398,3 +402,50 @@ def test_a_wrong_token_fails_at_once(cluster: Cluster, told: MakeContext) -> Non
     cluster.master.token = "right"
     with pytest.raises(AirflowFailException, match="connection's password"):
         prepare().execute(told())
+
+
+class TestRoom:
+    """The cluster of `masters/running.json`: one worker of 3 cores, of which some are taken."""
+
+    def test_a_job_that_never_fits_is_refused(self, cluster: Cluster, told: MakeContext) -> None:
+        cluster.master.web = recorded("running")
+        with pytest.raises(AirflowFailException, match="prepare needs 9 cores"):
+            prepare(conf={"spark.driver.cores": "9"}).execute(told())
+        assert cluster.master.drivers == {}
+
+    def test_a_job_that_does_not_fit_now_waits_in_the_triggerer(
+        self, cluster: Cluster, told: MakeContext, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(room, "_GRACE_SECONDS", 0.0)
+        monkeypatch.setattr(spark_room, "_POLL_SECONDS", 0.05)
+        cluster.master.web = recorded("starved")
+        context = told()
+        deferral = deferred(prepare(), context)
+        assert cluster.master.drivers == {}
+        path, arguments = deferral.trigger.serialize()
+        trigger = import_string(path)(**json.loads(json.dumps(arguments)))
+
+        async def fires() -> None:
+            assert [event.payload async for event in trigger.run()] == [{}]
+
+        free = recorded("running")
+        free.update(activedrivers=[], activeapps=[])
+        for worker in free["workers"]:
+            worker.update(coresfree=worker["cores"], memoryfree=worker["memory"])
+        threading.Timer(0.5, lambda: cluster.master.web.update(free)).start()
+        began = time.monotonic()
+        asyncio.run(asyncio.wait_for(fires(), 20))
+        assert time.monotonic() - began > 0.4
+        with pytest.raises(TaskDeferred) as again:
+            resumed(context, deferral, {})
+        assert again.value.method_name == "execute_complete"
+        assert len(cluster.master.drivers) == 1
+
+    def test_the_wait_for_room_has_an_end(
+        self, cluster: Cluster, told: MakeContext, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cluster.master.web = recorded("starved")
+        operator = prepare()
+        with pytest.raises(TaskDeferred) as raised:
+            operator.execute_with_room(told(), {}, waiting_since=time.time() - 3600)
+        assert raised.value.method_name == "execute_complete"
