@@ -16,12 +16,6 @@ CONF = "TRAINYARD_SPARK_CONF"
 EXECUTOR_VARIABLES = "TRAINYARD_EXECUTOR_VARIABLES"
 """Variable of a driver: names of its variables that executors get too, as a JSON list."""
 
-REDACTION = (
-    r"(?i)secret|passw|token|credential|signature|connection.?string"
-    r"|(?:api|access|account|private|encryption)[-_.]?key"
-)
-"""Names of settings whose values Spark hides on its pages and in its logs."""
-
 
 def variables(conf: Mapping[str, str], executors: Iterable[str]) -> dict[str, str]:
     """The variables by which a driver gets secret configuration, and names for the executors."""
@@ -34,4 +28,4 @@ def session_conf() -> dict[str, str]:
     conf: dict[str, str] = json.loads(os.environ.get(CONF, "{}"))
     names: list[str] = json.loads(os.environ.get(EXECUTOR_VARIABLES, "[]"))
     given = {f"spark.executorEnv.{n}": os.environ[n] for n in names if n in os.environ}
-    return {"spark.redaction.regex": REDACTION, **given, **conf}
+    return {**given, **conf}

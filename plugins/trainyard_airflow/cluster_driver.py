@@ -72,7 +72,8 @@ class ClusterDriver:
             if claim is not None and claim.submission not in ("", self.driver.submission):
                 self._log.warning("Driver %s works already; waiting for it.", claim.submission)
                 return adopted(self.driver, claim)
-        drivers.forget(self.driver)
+        if not event["timed_out"]:
+            drivers.forget(self.driver)  # else it is forgotten once it is dead
         if event["timed_out"] and rundir.read_result(job.run_dir) is None:
             raise AirflowTaskTimeout(
                 f"cause: {job.job} took longer than the task's execution_timeout; its driver"

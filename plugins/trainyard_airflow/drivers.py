@@ -70,6 +70,8 @@ def forget(driver: Driver) -> None:
 def recorded() -> Iterator[Driver]:
     """Every driver that is written down."""
     for name in store.list_names(_index()):
+        if not name.endswith(".json"):
+            continue  # a run of a DAG of that name
         try:
             yield Driver.from_mapping(store.read_json(join(_index(), name)))
         except FileNotFoundError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable, Coroutine
@@ -11,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard import rundir
 from trainyard.claims import last_claim
-from trainyard.errors import JobError
 from trainyard_airflow.drivers import Driver
 from trainyard_airflow.ending import end_driver, live_claim
 from trainyard_airflow.progress import ProgressLines
-from trainyard_airflow.rest import DriverState, DriverStatus, MasterAwayError, RestClient
+from trainyard_airflow.rest import DriverState, DriverStatus, RestClient
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -61,13 +61,15 @@ class Waiting:
             relay.cancel()
 
     async def _poll(self, connect: Connect, log: Logger) -> dict[str, Any]:
-        client = await connect()
+        client: RestClient | None = None
         answered, problem = time.time(), ""
         while True:
-            if self.deadline is not None and time.time() >= self.deadline:
-                log.warning("The task's execution_timeout is over: ending driver %s.", self.driver)
-                return await self._time_out(client, log)
             try:
+                client = client or await connect()
+                if self.deadline is not None and time.time() >= self.deadline:
+                    log.warning("The task's execution_timeout is over: ending %s.", self.driver)
+                    await end_driver(client, self.driver)
+                    return _timed_out()
                 status = await client.status(self.driver.submission)
                 if status.state.has_ended:
                     return _event(status)
@@ -75,27 +77,23 @@ class Waiting:
                     answered, problem = time.time(), ""
                 elif await asyncio.to_thread(self._is_dead):
                     return _event(status)
-            except (MasterAwayError, JobError) as error:
+            # Whatever goes wrong with asking, such as a token that has expired, ends nothing.
+            except Exception as error:
                 if str(error) != problem:
                     problem = str(error)
                     log.warning("The Spark master does not tell: %s Asking on.", problem)
+                if self.deadline is not None and time.time() >= self.deadline + _LOST_SECONDS:
+                    return _timed_out()
                 is_lost = time.time() - answered > _LOST_SECONDS
                 if is_lost and await asyncio.to_thread(self._has_died):
                     return _event(DriverStatus(state=DriverState.NOT_FOUND))
-                client = await connect()  # the token may be another one by now
+                client = None  # the connection may be another one by now
             await asyncio.sleep(self._next())
 
     def _next(self) -> float:
         seconds = pace(time.time() - self.driver.submitted)
-        left = seconds if self.deadline is None else self.deadline - time.time()
-        return max(0.05, min(seconds, left))
-
-    async def _time_out(self, client: RestClient, log: Logger) -> dict[str, Any]:
-        try:
-            await end_driver(client, self.driver)
-        except (TimeoutError, JobError) as error:
-            log.error("%s", error)
-        return {"state": str(DriverState.KILLED), "worker": "", "timed_out": True}
+        left = math.inf if self.deadline is None else self.deadline - time.time()
+        return min(seconds, left) if left > 0 else YOUNG_SECONDS
 
     def _is_dead(self) -> bool:
         return rundir.read_result(self.driver.run_dir) is not None or not live_claim(
@@ -129,6 +127,10 @@ class Waiting:
 def own_events(driver: Driver, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The events that this driver's claim, or a later one, has written."""
     return [e for e in events if int(e["writer"].partition("-")[0]) > driver.earlier_claim]
+
+
+def _timed_out() -> dict[str, Any]:
+    return {"state": str(DriverState.KILLED), "worker": "", "timed_out": True}
 
 
 def _event(status: DriverStatus) -> dict[str, Any]:
