@@ -67,9 +67,10 @@ lint: setup-tools ## Check style
 
 types: setup ## Check types, each side against its own environment
 	MYPYPATH=jobs:scripts:tests/jobs:bench $(TOOLS)/mypy --python-executable=$(JOBS)/python \
-		--cache-dir=.cache/mypy/jobs jobs tests/jobs bench
+		--cache-dir=.cache/mypy/jobs --exclude bench/dags jobs tests/jobs bench
 	MYPYPATH=jobs:plugins:scripts $(TOOLS)/mypy --python-executable=$(AIRFLOW)/python \
-		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e tests/cluster
+		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e \
+		tests/cluster bench/dags
 
 format: setup-tools ## Put code and imports in order
 	$(TOOLS)/ruff check --fix .

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def overhead(api: Api, rounds: int) -> tuple[list[str], float]:
     for _ in range(rounds):
         run_id = trigger(api, "both_modes", {})
         path = ("dags", "both_modes", "dagRuns", run_id)
-        wait_until(lambda path=path: api.get(*path)["state"] in ("success", "failed"), 300)
+        wait_until(partial(is_in, api, path, "success", "failed"), 300)
         tasks = api.get(*path, "taskInstances")["task_instances"]
         took = {t["task_id"]: moment(t["end_date"]) - moment(t["start_date"]) for t in tasks}
         entry = (*path, "taskInstances", "cluster", "xcomEntries", "return_value")
@@ -103,8 +104,8 @@ def kills(api: Api, cluster: Standalone, place: Installation, dataset: str, roun
     for number in range(rounds):
         run_id = trigger(api, "endless", {"dataset": dataset})
         task = ("dags", "endless", "dagRuns", run_id, "taskInstances", "train")
-        wait_until(lambda count=number: trainings(place) > count, 300)
-        wait_until(lambda task=task: api.get(*task)["state"] == "deferred", 60)
+        wait_until(partial(has_begun, place, number + 1), 300)
+        wait_until(partial(is_in, api, task, "deferred"), 60)
         count = len(cluster.jobs())
         began = time.monotonic()
         api.patch(*task, body={"new_state": "failed"})
@@ -115,10 +116,15 @@ def kills(api: Api, cluster: Standalone, place: Installation, dataset: str, roun
     return max(times)
 
 
-def trainings(place: Installation) -> int:
-    """How many trainings have begun so far."""
+def has_begun(place: Installation, count: int) -> bool:
+    """Whether so many trainings have begun so far."""
     events = place.home.glob("store/endless/*/train/g*/events/*rank0*")
-    return len({path.parent for path in events})
+    return len({path.parent for path in events}) >= count
+
+
+def is_in(api: Api, path: tuple[str, ...], *states: str) -> bool:
+    """Whether a run or a task is in one of some states."""
+    return api.get(*path)["state"] in states
 
 
 def trigger(api: Api, dag_id: str, conf: dict[str, Any]) -> str:

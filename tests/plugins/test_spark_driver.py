@@ -173,7 +173,12 @@ def test_progress_is_told_while_it_waits(
     before.note("of an earlier driver")
     before.close()
     events = rundir.EventWriter(worker.run_dir(), claim=1, writer="driver")
-    later(0.2, lambda: (events.note("now"), events.close()))
+
+    def tell() -> None:
+        events.note("now")
+        events.close()
+
+    later(0.2, tell)
     later(0.8, lambda: master.drivers.update({SUBMISSION: "FINISHED"}))
     fired(a_trigger(worker.run_dir()))
     log = capsys.readouterr().out
@@ -191,8 +196,8 @@ def test_polls_are_quick_while_it_is_young_and_rare_when_it_is_old() -> None:
     assert max(waiting.pace(1e6) for _ in range(200)) <= 18
 
 
-OVER = ["failed", "success", "skipped", "upstream_failed", "removed", None]
-NOT_OVER = [
+OVER: list[str | None] = ["failed", "success", "skipped", "upstream_failed", "removed", None]
+NOT_OVER: list[str | None] = [
     "deferred",
     "running",
     "queued",
