@@ -223,6 +223,27 @@ def test_it_kills_only_when_its_task_is_over(
     assert bool(list(drivers.recorded())) is (state not in OVER)
 
 
+def test_a_kill_that_airflow_cancels_again_and_again_still_kills(
+    worker: Worker, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The triggerer repeats its cancellation with every sync until the trigger has ended."""
+    answer_states(monkeypatch, {"a_run": {"prepare": "failed"}}, seconds=0.4)
+
+    async def triggerer() -> None:
+        kill = asyncio.create_task(a_trigger(worker.run_dir()).on_kill())
+        for _ in range(3):
+            await asyncio.sleep(0.05)
+            kill.cancel("again")
+        await asyncio.wait([kill])
+        assert kill.cancelled()
+        assert master.killed == [], "it has not even asked yet"
+        while not master.killed:
+            await asyncio.sleep(0.05)
+
+    asyncio.run(asyncio.wait_for(triggerer(), 20))
+    assert master.drivers[SUBMISSION] == "KILLED"
+
+
 def test_a_task_that_is_gone_has_no_state(
     worker: Worker, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +260,7 @@ def test_a_mapped_task_is_asked_for_by_its_index(
 
 
 def answer_states(
-    monkeypatch: pytest.MonkeyPatch, states: dict[str, dict[str, Any]]
+    monkeypatch: pytest.MonkeyPatch, states: dict[str, dict[str, Any]], seconds: float = 0.0
 ) -> list[dict[str, Any]]:
     """Airflow answers with these states; what it was asked is noted."""
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
@@ -248,6 +269,7 @@ def answer_states(
 
     def get_task_states(**arguments: Any) -> dict[str, dict[str, Any]]:
         asked.append(arguments)
+        time.sleep(seconds)
         return states
 
     monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(get_task_states))
