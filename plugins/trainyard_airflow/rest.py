@@ -211,7 +211,8 @@ def new_http(server: RestServer) -> httpx.AsyncClient:
     """A client that ignores the proxies of the environment, which do not know a cluster's hosts."""
     # A context with the system's authorities costs 20 ms, which plain HTTP need not pay.
     verify: ssl.SSLContext | bool = ssl.create_default_context() if server.is_secure else False
-    limits = httpx.Limits(max_connections=32, max_keepalive_connections=32)
+    # Each request looks at every connection of the pool; few serve hundreds of triggers.
+    limits = httpx.Limits(max_connections=6, max_keepalive_connections=6)
     return httpx.AsyncClient(
         timeout=httpx.Timeout(REQUEST_SECONDS, pool=None),
         trust_env=False,
