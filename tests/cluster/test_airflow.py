@@ -95,7 +95,8 @@ class TestWhileDeferred:
         run = self.training(finished, installation, "long_training")
         (old,) = installation.home.glob(f"store/*/{safe_name(run.run_id)}/train/g*")
         before = {(p.pid, p.started) for p in cluster.jobs()}
-        body = {"dry_run": False, "task_ids": ["train"], "dag_run_id": run.run_id}
+        which = {"task_ids": ["train"], "dag_run_id": run.run_id, "only_failed": False}
+        body = {"dry_run": False, **which}
         run.api.post("dags", run.dag_id, "clearTaskInstances", body=body)
         wait_until(lambda: not before & {(p.pid, p.started) for p in cluster.jobs()}, KILL_SECONDS)
         directories = f"store/*/{safe_name(run.run_id)}/train/g*"
