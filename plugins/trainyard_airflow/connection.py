@@ -10,12 +10,15 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from trainyard.errors import JobError, nearest
+from trainyard_airflow.master_web import WEB_PORT, web_addresses
 
 DEPLOY_MODES = ("client", "cluster")
 BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
@@ -29,6 +32,8 @@ _EXTRAS = (
     "rest-port",
     "rest-scheme",
     "spark-binary",
+    "web-port",
+    "web-scheme",
     "yarn_resourcemanager_webapp_address",
 )
 _HOST_PORT = r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d+"
@@ -50,12 +55,14 @@ class SparkMaster:
         deploy_mode: where the driver runs; always `client` so far.
         binary: name of the program that submits.
         slots: tasks that can run at once, where that is known without asking the master.
+        web: addresses of the web UIs of standalone masters; of others none.
     """
 
     url: str
     deploy_mode: str
     binary: str
     slots: int | None
+    web: tuple[str, ...] = ()
 
 
 def resolve(conn_id: str, *, deploy_mode: str | None, binary: str | None) -> SparkMaster:
@@ -81,7 +88,9 @@ def resolve(conn_id: str, *, deploy_mode: str | None, binary: str | None) -> Spa
             f"connection {conn_id!r} has spark-binary {chosen!r}.",
             f"Use one of {', '.join(BINARIES)}, and put its folder on PATH.",
         )
-    return SparkMaster(url=url, deploy_mode=mode, binary=chosen, slots=_slots(url))
+    return SparkMaster(
+        url=url, deploy_mode=mode, binary=chosen, slots=_slots(url), web=_web(conn_id, url, extra)
+    )
 
 
 def _connection(conn_id: str) -> Connection:
@@ -174,6 +183,19 @@ def _check_deploy_mode(conn_id: str, url: str, mode: str) -> None:
             f"connection {conn_id!r} asks for deploy mode 'cluster' on {url!r}: {reason}.",
             "Set the deploy mode to client.",
         )
+
+
+def _web(conn_id: str, url: str, extra: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where a standalone master's web UI is: at the extras' port and scheme, or its default."""
+    if not url.startswith("spark://"):
+        return ()
+    port, scheme = str(extra.get("web-port", WEB_PORT)), str(extra.get("web-scheme", "http"))
+    if not port.isdecimal() or not 0 < int(port) < 65536 or scheme not in ("http", "https"):
+        raise JobError(
+            f"connection {conn_id!r} has web-port {port!r} and web-scheme {scheme!r}.",
+            "Give the port of the master's web UI, and http or https.",
+        )
+    return tuple(web_addresses(url, port=int(port), scheme=scheme))
 
 
 def _slots(url: str) -> int | None:
