@@ -11,7 +11,7 @@ TIERS := lint types test-dags test-plugins test-jobs test-e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-airflow demo up down gc test test-dags test-plugins test-jobs \
-	test-e2e lint types format lock golden bench clean clean-venv
+	test-e2e test-cluster lint types format lock golden bench clean clean-venv
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ test-jobs: setup ## Test the Spark jobs and their library
 test-e2e: setup ## Test whole runs: Airflow, Spark and the registry together
 	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/e2e $(ARGS)
 
+test-cluster: setup ## Test on a Spark standalone cluster of real processes; not in `make test`
+	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/cluster $(ARGS)
+
 lint: setup-tools ## Check style
 	$(TOOLS)/ruff check .
 	$(TOOLS)/ruff format --check .
@@ -66,7 +69,7 @@ types: setup ## Check types, each side against its own environment
 	MYPYPATH=jobs:scripts:tests/jobs:bench $(TOOLS)/mypy --python-executable=$(JOBS)/python \
 		--cache-dir=.cache/mypy/jobs jobs tests/jobs bench
 	MYPYPATH=jobs:plugins:scripts $(TOOLS)/mypy --python-executable=$(AIRFLOW)/python \
-		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e
+		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e tests/cluster
 
 format: setup-tools ## Put code and imports in order
 	$(TOOLS)/ruff check --fix .

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
-from trainyard import store
+from trainyard import store, tickets
 from trainyard.errors import JobError
 from trainyard.layout import CLAIMS, join
 
@@ -84,9 +84,10 @@ class Claim:
             on_lost: called from a thread when a later claim is found; the default ends the process.
 
         Raises:
-            JobError: a live driver holds it.
+            JobError: a live driver holds it, or Airflow has given this one up.
         """
         store.check_writable(run_dir)
+        tickets.check(run_dir)
         last = last_claim(run_dir)
         if last is not None and claim_lives(run_dir, last):
             raise _claimed(run_dir, last)
@@ -105,7 +106,13 @@ class Claim:
         )
         if not made:
             raise _claimed(run_dir, _read_claim(run_dir, record.number))
-        return cls(run_dir, record, on_lost)
+        claim = cls(run_dir, record, on_lost)
+        try:
+            tickets.check(run_dir)
+        except JobError:
+            claim.release()
+            raise
+        return claim
 
     def release(self) -> None:
         """Give the directory back; the claim counts as ended at once."""

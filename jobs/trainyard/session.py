@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainyard import private
 from trainyard.executors import check_executors
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def spark_session(name: str, imports: Sequence[str] = ("pyarrow",)) -> Iterator[
         # A batch of wide rows must fit a worker, which 10,000 rows of images do not.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024**2),
     }
-    for key, value in defaults.items():
+    for key, value in {**defaults, **private.session_conf()}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     with tempfile.TemporaryDirectory(prefix="trainyard-") as directory:

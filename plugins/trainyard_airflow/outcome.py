@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from trainyard import rundir
-from trainyard.job import EXIT_REFUSED
+from trainyard.errors import JobError
 from trainyard.specs import RunDirectory
 from trainyard_airflow import masking
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How spark-submit ended: its exit code, its last `cause:` line and its last line of all."""
+    """How a submission ended.
 
-    code: int
-    cause: str
-    last_line: str
+    Attributes:
+        refusal: the job's own words, where it was refused before any work.
+        cause: its last `cause:` line, where what it printed is known.
+        unexplained: the error to raise where the job has said nothing.
+    """
+
+    refusal: str = ""
+    cause: str = ""
+    unexplained: str
+
+
+def earlier_result(job: RunDirectory) -> dict[str, Any] | None:
+    """The result that an earlier try wrote before Airflow lost sight of it.
+
+    Raises:
+        JobError: the directory's result was made with other settings.
+    """
+    result = rundir.read_result(job.run_dir)
+    if result is not None and (result["job"], result["settings"]) != (job.job, job.to_mapping()):
+        raise JobError(
+            f"{job.run_dir} holds a result that was made with other settings.",
+            "Clear the task: it then works in a new directory.",
+        )
+    return result
 
 
 def outcome(job: RunDirectory, ended: Ended, earlier_claim: int) -> dict[str, Any]:
@@ -41,25 +61,8 @@ def outcome(job: RunDirectory, ended: Ended, earlier_claim: int) -> dict[str, An
     result = rundir.read_result(job.run_dir)
     if result is not None:
         return result
-    if ended.code == EXIT_REFUSED and ended.cause:
-        raise AirflowFailException(ended.cause)
+    if ended.refusal:
+        raise AirflowFailException(masking.mask(ended.refusal))
     if failure := rundir.read_failure(job.run_dir, after_claim=earlier_claim):
         raise AirflowException(masking.mask(f"cause: {failure['cause']} fix: {failure['fix']}"))
-    raise AirflowException(ended.cause or _unexplained(job, ended))
-
-
-def _unexplained(job: RunDirectory, ended: Ended) -> str:
-    if ended.code == 0:
-        return (
-            f"cause: {job.job} ended with exit code 0 and wrote no result into {job.run_dir}."
-            " fix: Read its log above; a job's program must end with run_job."
-        )
-    if ended.code in (-signal.SIGKILL, 128 + signal.SIGKILL):
-        return (
-            f"cause: {job.job} was killed by signal 9, most likely because memory ran out."
-            " fix: Give it more memory (driver_memory), or a smaller batch_size or fewer ranks."
-        )
-    return (
-        f"cause: {job.job} ended with exit code {ended.code} before it could say why; its last line"
-        f" was: {ended.last_line or '(nothing)'} fix: Read its log above."
-    )
+    raise AirflowException(ended.cause or ended.unexplained)

@@ -27,9 +27,9 @@ def private_conf(
     Yields:
         The configuration that is no secret, and the properties file to use.
     """
-    secret = {key: str(v) for key, v in conf.items() if masking.secrets_of(key, str(v))}
+    public, secret = masking.split(conf)
     if not secret:
-        yield dict(conf), properties_file
+        yield public, properties_file
         return
     for key, value in secret.items():
         for hidden in masking.secrets_of(key, value):
@@ -43,7 +43,7 @@ def private_conf(
         path = Path(folder, "spark.conf")
         path.touch(mode=0o600)
         path.write_text("".join(lines), encoding="utf-8")
-        yield {key: value for key, value in conf.items() if key not in secret}, str(path)
+        yield public, str(path)
 
 
 def _spark_defaults(environment: Mapping[str, str]) -> str | None:
