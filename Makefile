@@ -10,7 +10,7 @@ JOBS_ENV := PYTHONPATH=$(CURDIR)/jobs
 TIERS := lint types test-dags test-plugins test-jobs test-e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tools setup-airflow demo up down gc test test-dags test-plugins test-jobs \
+.PHONY: help setup setup-tools setup-airflow demo up down gc doctor archive test test-dags test-plugins test-jobs \
 	test-e2e test-cluster lint types format lock golden bench clean clean-venv
 
 help: ## List the targets
@@ -36,6 +36,12 @@ down: ## Stop what `make up` started
 
 gc: setup-airflow ## List what retention would remove; ARGS=--apply removes it
 	@$(AIRFLOW)/python scripts/collect_garbage.py $(ARGS)
+
+doctor: setup ## Look at all that a run needs; ARGS="--dag mnist_horovod", ARGS="--conn-id NAME"
+	@$(AIRFLOW)/python scripts/doctor.py $(ARGS)
+
+archive: setup ## Pack the jobs' environment for Spark's executors; ARGS="--add PACKAGE" adds to it
+	@$(JOBS)/python scripts/archive.py $(ARGS)
 
 test: setup ## Lint, types and every tier of tests; fails if any of them does
 	@failed=0; summary=; \

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def spark_session(name: str, imports: Sequence[str] = ("pyarrow",)) -> Iterator[SparkSession]:
+def spark_session(name: str, imports: Sequence[str] = ()) -> Iterator[SparkSession]:
     """A session that ends with the block.
 
     The executors run the package that was submitted and not another one on their machine: it
@@ -27,7 +27,7 @@ def spark_session(name: str, imports: Sequence[str] = ("pyarrow",)) -> Iterator[
 
     Args:
         name: of the application.
-        imports: modules that its tasks import besides; see `executors` for what is compared.
+        imports: modules that its tasks import; see `executors` for what is compared.
 
     Raises:
         JobError: the executors cannot run what the driver runs.

@@ -17,10 +17,7 @@ from trainyard_airflow.hook import ClientHook
 from trainyard_airflow.outcome import Ended, earlier_result, outcome
 from trainyard_airflow.private_conf import private_conf
 from trainyard_airflow.progress import ProgressFollower
-from trainyard_airflow.submission import Submission, SubmitArguments, hide_secrets
-
-_NOT_FOR_JOBS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW")
-"""Airflow's own variables, which hold its keys and passwords: a job does not get them."""
+from trainyard_airflow.submission import Submission, SubmitArguments, hide_secrets, job_environment
 
 _LEFTOVER_ROUNDS = 5
 """Looks at the events after which processes that outlive spark-submit are ended."""
@@ -116,8 +113,7 @@ class ClientSubmission:
         )
 
     def _environment(self, jobs_folder: Path) -> dict[str, str]:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_FOR_JOBS)}
-        environment = inherited | dict(self._submission.env_vars)
+        environment = job_environment(self._submission.env_vars)
         hide_secrets(environment)
         environment.setdefault("MLFLOW_TRACKING_URI", settings.tracking_uri())
         modules = [str(jobs_folder), environment.get("PYTHONPATH", "")]

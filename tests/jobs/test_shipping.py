@@ -50,9 +50,6 @@ def test_executors_run_the_packed_environment_and_the_users_module(tmp_path: Pat
 
     (tmp_path / "my_module.py").touch()
     (tmp_path / "away").mkdir()
-    driver = tmp_path / "driver"  # it imports the package too, from a place of its own
-    driver.mkdir()
-    (driver / "packed_package.py").touch()
     spark = tmp_path / "spark"  # its workers write into SPARK_HOME
     spark.mkdir()
     for part in Path(pyspark.__file__).parent.iterdir():
@@ -67,7 +64,7 @@ def test_executors_run_the_packed_environment_and_the_users_module(tmp_path: Pat
             "PATH": os.environ["PATH"],
             **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
             "SPARK_HOME": str(spark),
-            "PYTHONPATH": os.pathsep.join([f"{ROOT}/jobs", str(driver)]),
+            "PYTHONPATH": f"{ROOT}/jobs",
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "PYSPARK_PYTHON": "./environment/bin/python",
             "SPARK_LOCAL_IP": "127.0.0.1",

@@ -15,6 +15,7 @@ class TrainHorovod(RunDirectory):
     """Train a PyTorch network with Horovod on Spark."""
 
     job = "train_horovod"
+    imports = ("torch", "horovod.torch")
 
     dataset: str = setting(help="Directory that holds the prepared dataset.json.", section="Data")
     streaming: bool = setting(
