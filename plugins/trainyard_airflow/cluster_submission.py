@@ -11,7 +11,8 @@ from airflow.sdk.exceptions import AirflowException
 
 from trainyard import tickets
 from trainyard.claims import ClaimRecord, last_claim
-from trainyard_airflow import drivers, rest
+from trainyard_airflow import drivers, masking, rest
+from trainyard_airflow.capacity import Demand
 from trainyard_airflow.cluster_driver import KILL_SECONDS, adopted, end
 from trainyard_airflow.connection import RestServer
 from trainyard_airflow.driver_request import driver_request
@@ -19,6 +20,7 @@ from trainyard_airflow.drivers import Driver
 from trainyard_airflow.ending import live_claim
 from trainyard_airflow.outcome import earlier_result
 from trainyard_airflow.rest import DriverState, MasterAwayError, RestClient
+from trainyard_airflow.room import check_room
 from trainyard_airflow.submission import Submission
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class ClusterSubmission:
         self._log = submission.log
         self._memory = memory
         self._is_killed = False
+        self._request = driver_request(submission)
         self._driver = Driver(
             submission="",
             ticket=0,
@@ -60,16 +63,25 @@ class ClusterSubmission:
             map_index=-1 if ti.map_index is None else ti.map_index,
         )
 
-    def begin(self) -> Driver | None:
+    @property
+    def demand(self) -> Demand:
+        """What the job asks of the cluster."""
+        return self._request.demand
+
+    def begin(self, *, must_fit: bool) -> Driver | None:
         """Re-attach to the driver that works for this generation of the task, or submit one.
 
         Another generation's driver is ended first.
+
+        Args:
+            must_fit: whether a new driver is submitted only if all of it fits the cluster now.
 
         Returns:
             The driver to wait for; None where the result is there already.
 
         Raises:
             JobError: it cannot work as it is set, or the master refuses it.
+            NoRoomError: it does not fit now.
             AirflowException: no master answers, or an earlier driver does not end.
         """
         for other in self._of_other_generations():
@@ -83,6 +95,8 @@ class ClusterSubmission:
             self._log.info("Re-attaching to driver %s of an earlier try.", earlier)
             self._driver = earlier
             return earlier
+        if must_fit and live_claim(self._job.run_dir) is None:
+            check_room(self._submission.master, self.demand, self._log)
         return self._submit()
 
     def end(self) -> None:
@@ -149,7 +163,7 @@ class ClusterSubmission:
         self._driver = dataclasses.replace(self._driver, earlier_claim=last.number if last else 0)
         # Before it is submitted, so that it can be found by its claim if this process dies now.
         drivers.record(self._driver)
-        request = driver_request(self._submission, ticket)
+        request = self._request.body(ticket)
 
         async def create() -> str:
             async with RestClient(self._server) as client:
@@ -161,7 +175,13 @@ class ClusterSubmission:
         if self._is_killed:
             end(driver, patience=KILL_SECONDS)
             raise AirflowException(f"The task was killed, and driver {driver} with it.")
-        self._log.info("Driver %s, run directory %s", driver, self._job.run_dir)
+        self._log.info(
+            "Connection %s: Spark master %s, deploy mode cluster: driver %s runs spark-submit %s",
+            self._submission.conn_id,
+            self._submission.master.url,
+            driver,
+            masking.mask_command(self._request.words),
+        )
         return driver
 
     def _adopt(self, claim: ClaimRecord) -> Driver:

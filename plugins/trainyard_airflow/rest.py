@@ -256,7 +256,9 @@ def _no_rest_server(url: str, answer: str) -> JobError:
 
 
 def _message(answer: Mapping[str, Any]) -> str:
-    return str(answer.get("message") or "").strip()
+    """What an answer says, in one line; a stack trace belongs into the master's log."""
+    text = " ".join(str(answer.get("message") or "").partition("\n\tat ")[0].split())
+    return text.removeprefix("Exception from the cluster: java.lang.Exception: ")
 
 
 def _title(response: httpx.Response) -> str:

@@ -91,7 +91,8 @@ class Standalone:
 
     def connection(self, **fields: Any) -> str:
         """The Airflow connection to it, in cluster mode, as JSON."""
-        extra = {"deploy-mode": "cluster", "rest-port": self.rest_port}
+        ports = {"rest-port": self.rest_port, "web-port": self.web_port}
+        extra = {"deploy-mode": "cluster", **ports}
         return json.dumps({"conn_type": "spark", "host": self.url, "extra": extra, **fields})
 
     def __enter__(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +28,9 @@ class FakeMaster:
         lose_answers: how many submissions are taken and then not answered.
         obeys: whether a kill ends a driver at once.
         begin: state of a new driver.
+        web: what its page says of the cluster; it has no page without.
+        on_create: called with each new driver's id and request.
+        on_kill: called with the id of each driver that is killed.
     """
 
     url: str = ""
@@ -40,6 +43,9 @@ class FakeMaster:
     lose_answers: int = 0
     obeys: bool = True
     begin: str = "RUNNING"
+    web: dict[str, Any] = field(default_factory=dict)
+    on_create: Callable[[str, dict[str, Any]], object] = lambda name, body: None
+    on_kill: Callable[[str], object] = lambda name: None
 
     @property
     def port(self) -> int:
@@ -48,7 +54,7 @@ class FakeMaster:
 
     def connection(self, **fields: Any) -> str:
         """The Airflow connection to it, as JSON."""
-        extra = {"deploy-mode": "cluster", "rest-port": self.port}
+        extra = {"deploy-mode": "cluster", "rest-port": self.port, "web-port": self.port}
         return json.dumps(
             {"conn_type": "spark", "host": "spark://127.0.0.1:7077", "extra": extra, **fields}
         )
@@ -58,6 +64,7 @@ class FakeMaster:
         self.requests.append(body)
         name = f"driver-20261130000000-{len(self.requests) - 1:04d}"
         self.drivers[name] = self.begin
+        self.on_create(name, body)
         message = f"Driver successfully submitted as {name}"
         return _answer("CreateSubmission", name, True, message=message)
 
@@ -75,6 +82,7 @@ class FakeMaster:
         alive = self.drivers.get(name) in ("SUBMITTED", "RUNNING")
         if alive and self.obeys:
             self.drivers[name] = "KILLED"
+            self.on_kill(name)
         message = f"Kill request for {name} submitted" if alive else f"{name} does not exist"
         return _answer("KillSubmission", name, alive, message=message)
 
@@ -109,6 +117,10 @@ def fake_master() -> Iterator[FakeMaster]:
                 title = given or "Authorization header is missing."
                 page = f"<html><head><title>Error 403 {title}</title></head></html>"
                 self.send(403, page.encode(), "text/html")
+                return
+            if self.path == "/json/":
+                code = 200 if master.web else 404
+                self.send(code, json.dumps(master.web).encode(), "application/json")
                 return
             action, _, name = self.path.removeprefix(PREFIX).partition("/")
             if master.standby:

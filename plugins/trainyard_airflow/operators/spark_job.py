@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,8 +24,10 @@ from trainyard_airflow.cluster_submission import ClusterSubmission
 from trainyard_airflow.connection import SparkMaster, resolve
 from trainyard_airflow.drivers import Driver
 from trainyard_airflow.outcome import earlier_result
+from trainyard_airflow.room import MOST_SECONDS, NoRoomError
 from trainyard_airflow.submission import Running, Submission, SubmitArguments
 from trainyard_airflow.triggers.spark_driver import SparkDriverTrigger
+from trainyard_airflow.triggers.spark_room import SparkRoomTrigger
 
 _QUIET = {"spark.log.level": "WARN"}
 """Spark tells the log of a task about every block and port otherwise; conf of the operator wins."""
@@ -85,6 +88,15 @@ class SparkJobOperator(SparkSubmitOperator):
             AirflowFailException: it cannot work as it is set; a retry would not help.
             AirflowException: it failed; a retry continues where it stopped.
         """
+        return self._execute(context, waiting_since=time.time())
+
+    def execute_with_room(
+        self, context: Context, event: dict[str, Any], waiting_since: float
+    ) -> dict[str, Any]:
+        """Submit the job, for which the cluster may have room now; see `execute`."""
+        return self._execute(context, waiting_since)
+
+    def _execute(self, context: Context, waiting_since: float) -> dict[str, Any]:
         with _refusals():
             job = self.rendered_job(context)
             master = resolve(
@@ -98,7 +110,7 @@ class SparkJobOperator(SparkSubmitOperator):
             there = self._run(
                 ClusterSubmission(submission, context["ti"], context["task_state_store"])
             )
-            driver = there.begin()
+            driver = self._begin(there, waiting_since)
             if driver is None:
                 return self._finished(context, job, earlier_result(job) or {})
             return self._wait_for(driver, self._deadline(), context)
@@ -178,6 +190,23 @@ class SparkJobOperator(SparkSubmitOperator):
     def _deadline(self) -> float | None:
         timeout = self.execution_timeout
         return None if timeout is None else time.time() + timeout.total_seconds()
+
+    def _begin(self, there: ClusterSubmission, waiting_since: float) -> Driver | None:
+        """Begin when the cluster has room; waiting for it holds no slot either."""
+        while True:
+            try:
+                return there.begin(must_fit=time.time() - waiting_since < MOST_SECONDS)
+            except NoRoomError as error:
+                self.log.info("Waiting for room on the cluster: %s", error)
+            if self.deferrable:
+                demand = dataclasses.asdict(there.demand)
+                self.defer(
+                    trigger=SparkRoomTrigger(
+                        conn_id=self._conn_id, demand=demand, since=waiting_since
+                    ),
+                    method_name="execute_with_room",
+                    kwargs={"waiting_since": waiting_since},
+                )
 
     def _wait_for(self, driver: Driver, deadline: float | None, context: Context) -> dict[str, Any]:
         if self.deferrable:
