@@ -176,7 +176,7 @@ def test_the_request_shows_no_secret_and_the_session_gets_them(
         assert secret not in capsys.readouterr().out
     assert "spark.cores.max=2" in request["appArgs"]
     assert "--deploy-mode" not in request["appArgs"]
-    assert request["sparkProperties"]["spark.driver.memory"] == "2g"
+    assert request["sparkProperties"]["spark.driver.memory"] == "2048m"
     environment = request["environmentVariables"]
     assert json.loads(environment["TRAINYARD_SPARK_CONF"]) == {
         "spark.hadoop.fs.s3a.secret.key": "in-the-conf"
