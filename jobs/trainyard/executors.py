@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import re
 import socket
 import sys
 import time
@@ -61,7 +62,7 @@ def check_executors(context: SparkContext, modules: Sequence[str]) -> None:
     Raises:
         JobError: no executor came, or one cannot import a module or has another version of it.
     """
-    if str(context.master).split("[")[0] == "local":
+    if is_local(context):
         return
     check_driver_host(str(context.master), context.getConf().get("spark.driver.host", ""))
     slots = _wait_for_slots(context)
@@ -74,6 +75,11 @@ def check_executors(context: SparkContext, modules: Sequence[str]) -> None:
     except Exception as error:
         raise _cannot_run(str(error)) from error
     compare(report(names), found)
+
+
+def is_local(context: SparkContext) -> bool:
+    """Whether the only executor is the driver's process."""
+    return re.fullmatch(r"local(\[.*\])?", str(context.master)) is not None
 
 
 def report(modules: Iterable[str]) -> Report:
@@ -173,10 +179,14 @@ def _wait_for_slots(context: SparkContext) -> int:
                 f" memory is free. {TIMEOUT} sets how long to wait.",
             )
         time.sleep(0.1)
-    settled = time.monotonic() + _SETTLE_SECONDS
-    while slots < _wanted(context) and time.monotonic() < settled:
+    wanted, changed = _wanted(context), time.monotonic()
+    settled = changed + _SETTLE_SECONDS
+    while (now := time.monotonic()) < settled and (
+        slots < wanted or (not wanted and now < changed + _SETTLE_SECONDS / 4)
+    ):
         time.sleep(0.1)
-        slots = int(scala.maxNumConcurrentTasks(profile))
+        if (more := int(scala.maxNumConcurrentTasks(profile))) != slots:
+            slots, changed = more, time.monotonic()
     return max(1, slots)
 
 

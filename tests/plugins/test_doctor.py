@@ -183,8 +183,9 @@ def test_a_source_around_or_in_the_store_is_told(machine: Worker) -> None:
         return replace(LIGHT, job=job)
 
     assert f"the store '{machine.store}/' lies in it" in errors_of(prepare(str(machine.home)))
-    inside = examine([prepare(f"{machine.store}/a/b")])
-    assert "retention removes old runs" in "\n".join(said(inside, "warning"))
+    for scheme in ("", "file://"):
+        inside = examine([prepare(f"{scheme}{machine.store}/a/b")])
+        assert "retention removes old runs" in "\n".join(said(inside, "warning"))
     apart = examine([prepare(f"{machine.home}/sto")]), examine([prepare("sample:mnist")])
     assert not any("the store" in line for found in apart for line in said(found, "warning"))
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from trainyard import rundir
 from trainyard.errors import JobError, SettingError
+from trainyard.executors import is_local
 from trainyard.horovod.failures import explain, first_line
 from trainyard.horovod.rank import REPORTS, LaunchSettings, Rank, tuning
-from trainyard.horovod.slots import check_slots, is_local
+from trainyard.horovod.slots import check_slots
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -51,7 +51,7 @@ class JobsPython:
 def look_at_environment(
     patients: Sequence[Patient], master: SparkMaster
 ) -> Iterator[Finding | JobsPython]:
-    """The submitter, and the jobs' Python with all that these tasks import.
+    """The submitter, and, where the driver runs here, its Python with all that these tasks import.
 
     Args:
         patients: tasks with one master and one environment.
@@ -76,6 +76,8 @@ def look_at_environment(
                 "Put a newer spark-submit first on PATH, and unset SPARK_HOME.",
             ),
         )
+    if master.deploy_mode == "cluster":
+        return  # the driver's Python is where the driver runs
     modules = list(dict.fromkeys(["pyspark", *(m for p in patients for m in p.imports)]))
     yield from _python(submitter, modules, environment)
     if patients[0].archives:
