@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from services import installation
@@ -65,7 +66,7 @@ def tasks_of(dag_id: str, conf: dict[str, Any]) -> tuple[list[Patient], list[Fin
 
     from trainyard_airflow.doctor.patient import patients_of
 
-    folder = os.environ["AIRFLOW__CORE__DAGS_FOLDER"]
+    folder = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
     dag = DagBag(folder, bundle_path=folder, bundle_name="dags").dags.get(dag_id)
     if dag is None:
         return [], []

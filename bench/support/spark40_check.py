@@ -55,7 +55,7 @@ def submit(home: Path, job: str, arguments: list[str]) -> dict[str, Any] | None:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "OMP_NUM_THREADS": "1",
     }
-    command = [HOME / "bin/spark-submit", "--master=local[2]", ROOT / f"jobs/{job}.py"]
+    command = [str(HOME / "bin/spark-submit"), "--master=local[2]", f"{ROOT}/jobs/{job}.py"]
     done = subprocess.run(
         [*command, f"--run-dir={run_dir}", *arguments],
         env=environment,

@@ -25,7 +25,7 @@ def main() -> int:
         return 0
     python = HOME / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", HOME], check=True)
-    uv = [ROOT / ".venv/tools/bin/uv", "pip", "install", f"--python={python}", "--no-deps"]
+    uv = [str(ROOT / ".venv/tools/bin/uv"), "pip", "install", f"--python={python}", "--no-deps"]
     subprocess.run([*uv, *PINS], check=True)
     jobs = Path(sysconfig.get_path("purelib"))
     (packages,) = HOME.glob("lib/python3.*/site-packages")

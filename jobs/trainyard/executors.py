@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,7 @@ def check_executors(context: SparkContext, modules: Sequence[str]) -> None:
         return
     check_driver_host(str(context.master), context.getConf().get("spark.driver.host", ""))
     slots = _wait_for_slots(context)
-    names = tuple(modules)
+    names = ("pyspark", *modules)
     tasks = context.parallelize(range(slots), slots)
     if not _is_dynamic(context):
         tasks = tasks.barrier()  # type: ignore[assignment] # it has mapPartitions too
@@ -88,14 +89,16 @@ def report(modules: Iterable[str]) -> Report:
     errors: dict[str, str] = {}
     for name in modules:
         try:
-            module: Any = importlib.import_module(name)
+            importlib.import_module(name)
         except Exception as error:  # whatever a library raises when it cannot be loaded
             errors[name] = f"{type(error).__name__}: {str(error).strip() or 'no message'}"
             continue
-        try:
-            versions[name] = version(name.partition(".")[0])
-        except PackageNotFoundError:
-            versions[name] = str(getattr(module, "__version__", ""))
+        package = name.partition(".")[0]
+        # An installed package of this name need not be the one that was imported.
+        versions[name] = str(getattr(sys.modules[package], "__version__", ""))
+        if not versions[name]:
+            with suppress(PackageNotFoundError):
+                versions[name] = version(package)
     return Report(
         where=f"{socket.gethostname()} ({sys.executable})",
         python=platform.python_version(),

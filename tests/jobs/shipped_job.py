@@ -15,9 +15,9 @@ from trainyard.session import spark_session
 
 def seen(_: Any) -> Iterator[dict[str, str]]:
     """What an executor imports."""
-    import added_package
-    import my_module
-    import packed_package
+    import added_package  # type: ignore[import-not-found]
+    import my_module  # type: ignore[import-not-found]
+    import packed_package  # type: ignore[import-not-found]
 
     import trainyard
 

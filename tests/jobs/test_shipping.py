@@ -33,8 +33,8 @@ def environment_with(folder: Path, package: str) -> Path:
     """A virtual environment in which one package is installed."""
     made = folder / "made"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", made], check=True)
-    uv = [ROOT / ".venv/tools/bin/uv", "pip", "install", "--quiet", f"--python={made}/bin/python"]
-    subprocess.run([*uv, wheel(folder, package)], check=True)
+    uv = [f"{ROOT}/.venv/tools/bin/uv", "pip", "install", "--quiet", f"--python={made}/bin/python"]
+    subprocess.run([*uv, str(wheel(folder, package))], check=True)
     return made
 
 
@@ -42,7 +42,7 @@ def test_executors_run_the_packed_environment_and_the_users_module(tmp_path: Pat
     """On an executor in its own process, which sees neither this environment nor this folder."""
     archive = tmp_path / "out" / "environment.tar.gz"
     made = environment_with(tmp_path, "packed_package")
-    pack = [sys.executable, ROOT / "scripts/archive.py", f"--environment={made}"]
+    pack = [sys.executable, f"{ROOT}/scripts/archive.py", f"--environment={made}"]
     added = wheel(tmp_path, "added_package")
     subprocess.run([*pack, f"--output={archive}", f"--add={added}"], check=True)
     assert [path.name for path in archive.parent.iterdir()] == [archive.name]
@@ -53,12 +53,13 @@ def test_executors_run_the_packed_environment_and_the_users_module(tmp_path: Pat
     spark = tmp_path / "spark"  # its workers write into SPARK_HOME
     spark.mkdir()
     for part in Path(pyspark.__file__).parent.iterdir():
-        (spark / part.name).symlink_to(part)
-    submit = [spark / "bin/spark-submit", "--master=local-cluster[1,1,768]"]
+        if part.name != "work":
+            (spark / part.name).symlink_to(part)
+    submit = [f"{spark}/bin/spark-submit", "--master=local-cluster[1,1,768]"]
     options = ["--conf=spark.ui.enabled=false", "--conf=spark.executor.memory=768m"]
     options += [f"--archives={archive}#environment", f"--py-files={tmp_path}/my_module.py"]
     done = subprocess.run(
-        [*submit, *options, HERE / "shipped_job.py", tmp_path / "seen.json"],
+        [*submit, *options, str(HERE / "shipped_job.py"), str(tmp_path / "seen.json")],
         cwd=tmp_path / "away",
         env={
             "PATH": os.environ["PATH"],

@@ -235,7 +235,7 @@ def test_settings_are_checked_together_before_results_are_there() -> None:
 
 
 def doctor(context: MakeContext, **params: Any) -> Any:
-    task = pipeline().get_task("doctor")
+    task: Any = pipeline().get_task("doctor")
     told = context("doctor") | {"params": {"ranks": 2, "optimizer": "SGD", **params}}
     return task.execute(told)
 
