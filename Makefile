@@ -10,8 +10,8 @@ JOBS_ENV := PYTHONPATH=$(CURDIR)/jobs
 TIERS := lint types test-dags test-plugins test-jobs test-e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tools setup-airflow demo up down gc doctor archive test test-dags test-plugins test-jobs \
-	test-e2e test-cluster lint types format lock golden bench clean clean-venv
+.PHONY: help setup setup-tools setup-airflow demo up down gc doctor archive test test-dags test-plugins \
+	test-jobs test-e2e test-cluster lint types format lock golden bench bench-peer clean clean-venv
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ lock: setup-tools ## Renew the locks from the .in files; UPGRADE=1 takes newer v
 
 golden: setup-airflow ## Renew tests/golden from what the DAGs submit now
 	$(AIRFLOW_ENV) RENEW_GOLDEN=1 $(AIRFLOW)/python -m pytest tests/dags $(ARGS)
+
+bench-peer: setup ## Make the environment of the TorchEstimator that bench/launch.py measures too
+	$(PYTHON) bench/support/estimator_env.py
 
 bench: setup ## Run the benchmarks, or one: BENCH=name
 	@set -e; for bench in bench/$(or $(BENCH),*).py; do \

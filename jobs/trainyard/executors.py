@@ -68,9 +68,9 @@ def check_executors(context: SparkContext, modules: Sequence[str]) -> None:
     check_driver_host(str(context.master), context.getConf().get("spark.driver.host", ""))
     slots = _wait_for_slots(context)
     names = ("pyspark", *modules)
-    tasks = context.parallelize(range(slots), slots)
+    tasks: Any = context.parallelize(range(slots), slots)
     if not _is_dynamic(context):
-        tasks = tasks.barrier()  # type: ignore[assignment] # it has mapPartitions too
+        tasks = tasks.barrier()
     try:
         found = tasks.mapPartitions(lambda _: iter([report(names)])).collect()
     except Exception as error:
@@ -162,7 +162,7 @@ def _minor(version: str) -> list[str]:
 
 
 def _is_dynamic(context: SparkContext) -> bool:
-    return context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true"
+    return str(context.getConf().get("spark.dynamicAllocation.enabled")).lower() == "true"
 
 
 def _wait_for_slots(context: SparkContext) -> int:

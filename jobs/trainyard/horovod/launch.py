@@ -41,9 +41,11 @@ class InProcessLauncher:
         """Call `fn` here; see `Launcher`."""
         import horovod.torch as hvd
 
+        from trainyard.horovod import collective
+
         if ranks != 1:
             raise SettingError("ranks", ranks, "one process is one rank", "Set it to 1.")
-        hvd.init()
+        collective.init()
         try:
             return [fn()]
         finally:
@@ -145,10 +147,10 @@ class SparkRunLauncher:
         settings = self._settings
 
         def task() -> T:
-            import horovod.torch as hvd
+            from trainyard.horovod import collective
 
             os.environ.update(tuning(settings))
-            hvd.init()
+            collective.init()
             return fn()
 
         try:
