@@ -10,8 +10,8 @@ JOBS_ENV := PYTHONPATH=$(CURDIR)/jobs
 TIERS := lint types test-dags test-plugins test-jobs test-e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tools setup-airflow demo up down gc test test-dags test-plugins test-jobs \
-	test-e2e test-cluster lint types format lock golden bench clean clean-venv
+.PHONY: help setup setup-tools setup-airflow demo up down gc doctor archive test test-dags test-plugins \
+	test-jobs test-e2e test-cluster lint types format lock golden bench bench-peer clean clean-venv
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,12 @@ down: ## Stop what `make up` started
 
 gc: setup-airflow ## List what retention would remove; ARGS=--apply removes it
 	@$(AIRFLOW)/python scripts/collect_garbage.py $(ARGS)
+
+doctor: setup ## Look at all that a run needs; ARGS="--dag mnist_horovod", ARGS="--conn-id NAME"
+	@$(AIRFLOW)/python scripts/doctor.py $(ARGS)
+
+archive: setup ## Pack the jobs' environment for Spark's executors; ARGS="--add PACKAGE" adds to it
+	@$(JOBS)/python scripts/archive.py $(ARGS)
 
 test: setup ## Lint, types and every tier of tests; fails if any of them does
 	@failed=0; summary=; \
@@ -81,6 +87,9 @@ lock: setup-tools ## Renew the locks from the .in files; UPGRADE=1 takes newer v
 
 golden: setup-airflow ## Renew tests/golden from what the DAGs submit now
 	$(AIRFLOW_ENV) RENEW_GOLDEN=1 $(AIRFLOW)/python -m pytest tests/dags $(ARGS)
+
+bench-peer: setup ## Make the environment of the TorchEstimator that bench/launch.py measures too
+	$(PYTHON) bench/support/estimator_env.py
 
 bench: setup ## Run the benchmarks, or one: BENCH=name
 	@set -e; for bench in bench/$(or $(BENCH),*).py; do \

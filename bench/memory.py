@@ -15,8 +15,10 @@ import tempfile
 from pathlib import Path
 
 from support.data import repeated_digits
-from support.ranks import measure
+from support.ranks import Pair
 from support.tables import bar, machine, ratio, show
+
+EPOCHS = 2
 
 
 def main() -> int:
@@ -27,7 +29,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rows", type=int, default=20_000)
     given = parser.parse_args()
-    print(f"two ranks, batch 128, 2 epochs; {machine()}")
+    print(f"two ranks, batch 128, {EPOCHS} epochs; {machine()}")
     measured: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as directory:
         for rows in (given.rows, 4 * given.rows):
@@ -43,8 +45,8 @@ def main() -> int:
 
 def peak(dataset: str, *, streaming: bool) -> float:
     """The larger of the two ranks' peaks in MB."""
-    answers = measure("horovod", dataset, streaming=streaming, epochs=2)
-    return max(int(answer["anonymous_kb"]) for answer in answers) / 1000
+    with Pair("horovod", dataset, streaming=streaming, epochs=EPOCHS) as pair:
+        return max(pair.epoch()[1] for _ in range(EPOCHS)) / 1000
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ _NOT_CONTENT = ("run_dir", "source", "format", "findings", "reuse", "datasets")
 
 def prepare(spec: Prepare, run: Run) -> dict[str, Any]:
     """Run the job in a Spark session of its own."""
-    with spark_session(f"prepare {spec.source}") as spark, unwrapped():
+    with spark_session(f"prepare {spec.source}", spec.imports) as spark, unwrapped():
         return prepare_dataset(spark, spec, run)
 
 

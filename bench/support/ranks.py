@@ -1,8 +1,10 @@
 """Two training processes without Spark: over Horovod, over torch.distributed, or on their own.
 
-    python -m support.ranks KIND RANK PORT DIRECTORY SETTINGS
+    python -m support.ranks KIND RANK SETTINGS
 
-Each prints a line of JSON; `measure` starts them and reads it.
+`Pair` starts them. Each waits for a line on its input before every epoch and answers with a line of
+JSON after it, so that pairs of several kinds can take turns: what slows the machine for a while
+then slows all of them.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,40 +21,72 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any, Self
 
 RANKS = 2
 HERE = Path(__file__).resolve()
 KINDS = ("horovod", "gloo", "plain")
 
 
-def measure(kind: str, dataset: str, **settings: Any) -> list[dict[str, Any]]:
-    """Train in two processes at once, and return what each measured.
+class Pair:
+    """Two processes that train an epoch when they are told to, and are stopped in between.
 
     Args:
         kind: one of KINDS.
         dataset: directory of the prepared dataset.
         settings: of the training job.
     """
-    from horovod.runner.http.http_server import RendezvousServer
 
-    server = RendezvousServer()
-    port = server.start()
-    server.init([])
-    with tempfile.TemporaryDirectory() as run_dir:
-        given = {"run_dir": run_dir, "dataset": dataset, "model_name": "bench", **settings}
-        processes = [
+    def __init__(self, kind: str, dataset: str, **settings: Any) -> None:
+        from horovod.runner.http.http_server import RendezvousServer
+
+        self.kind = kind
+        self._directory = tempfile.TemporaryDirectory()
+        self._server = RendezvousServer()
+        port = self._server.start()
+        self._server.init([])
+        given = {"run_dir": self._directory.name, "dataset": dataset, "model_name": "bench"}
+        given |= settings
+        self._processes = [
             subprocess.Popen(
-                [sys.executable, str(HERE), kind, str(rank), str(port), json.dumps(given)],
+                [sys.executable, str(HERE), kind, str(rank), json.dumps(given)],
                 env=environment(rank, port, given),
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
             )
             for rank in range(RANKS)
         ]
-        answers = [process.communicate(timeout=600)[0] for process in processes]
-    server.stop()
-    return [json.loads(answer.splitlines()[-1]) for answer in answers]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+        self._server.stop()
+        self._directory.cleanup()
+
+    def epoch(self) -> tuple[float, int]:
+        """Train an epoch; return rows a second of both, and the larger anonymous memory in kB."""
+        self._signal(signal.SIGCONT)
+        for process in self._processes:
+            print(file=_pipe(process.stdin), flush=True)
+        answers = [json.loads(_pipe(process.stdout).readline()) for process in self._processes]
+        self._signal(signal.SIGSTOP)
+        speeds = [answer["rows_per_second"] for answer in answers]
+        memory = max(answer["anonymous_kb"] for answer in answers)
+        return (sum(speeds) if self.kind == "plain" else speeds[0]), memory
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self._processes:
+            process.send_signal(number)
+
+
+def _pipe(pipe: IO[str] | None) -> IO[str]:
+    assert pipe is not None
+    return pipe
 
 
 def environment(rank: int, port: int, settings: Mapping[str, Any]) -> dict[str, str]:
@@ -79,34 +114,60 @@ def environment(rank: int, port: int, settings: Mapping[str, Any]) -> dict[str, 
 
 def main() -> None:
     """Be one of the two processes."""
-    kind, rank, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    kind, rank = sys.argv[1], int(sys.argv[2])
     from trainyard.specs import TrainHorovod
 
-    spec = TrainHorovod.from_mapping(json.loads(sys.argv[4]))
+    spec = TrainHorovod.from_mapping(json.loads(sys.argv[3]))
     with Memory() as memory:
-        speeds = {"horovod": horovod, "gloo": gloo, "plain": plain}[kind](spec, rank, port)
-    print(json.dumps({"rows_per_second": speeds, "anonymous_kb": memory.peak}), flush=True)
-    os._exit(0)  # each library would wait for the other rank in its own way
+        {"horovod": horovod, "gloo": gloo, "plain": plain}[kind](spec, rank, Turns(memory))
 
 
-def horovod(spec: Any, rank: int, port: int) -> list[float]:
-    """Rows a second of both ranks, by epoch, in the project's own training."""
-    import horovod.torch as hvd
+class Turns:
+    """One line in before each epoch, one out after it."""
 
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def wait(self) -> None:
+        """Wait for the turn."""
+        if not sys.stdin.readline():
+            os._exit(0)
+
+    def answer(self, rows_per_second: float) -> None:
+        """Say how the epoch went."""
+        measured = {"rows_per_second": rows_per_second, "anonymous_kb": self._memory.peak}
+        print(json.dumps(measured), flush=True)
+
+
+def horovod(spec: Any, rank: int, turns: Turns) -> None:
+    """The project's own training, whose rows a second are those of both ranks."""
+    from trainyard.horovod import collective
+
+    collective.init()
+    _train(spec, turns)
+
+
+def _train(spec: Any, turns: Turns) -> None:
     from trainyard.dataset import Dataset
-    from trainyard.horovod.train import train
+    from trainyard.horovod import train as module
 
-    hvd.init()
-    result = train(spec, Dataset.read(spec.dataset), claim=1)
-    return [epoch.rows_per_second for epoch in result.history]
+    one_epoch = module._Training._epoch
+
+    def epoch(training: Any, number: int) -> Any:
+        turns.wait()
+        done = one_epoch(training, number)
+        turns.answer(done.rows_per_second)
+        return done
+
+    vars(module)["_Training"]._epoch = epoch
+    module.train(spec, Dataset.read(spec.dataset), claim=1)
 
 
-def gloo(spec: Any, rank: int, port: int) -> list[float]:
+def gloo(spec: Any, rank: int, turns: Turns) -> None:
     """The same, with the collectives of torch.distributed in the place of Horovod's."""
     import torch.distributed as dist
     from torch import Tensor
 
-    from trainyard.dataset import Dataset
     from trainyard.horovod import gradients
     from trainyard.horovod import train as module
 
@@ -124,12 +185,11 @@ def gloo(spec: Any, rank: int, port: int) -> list[float]:
     stand_in = SimpleNamespace(rank=lambda: rank, size=lambda: RANKS, **functions)
     module.__dict__.update(hvd=stand_in, sum_over_ranks=sum_over_ranks)
     gradients.__dict__.update(sum_over_ranks=sum_over_ranks)
-    result = module.train(spec, Dataset.read(spec.dataset), claim=1)
-    return [epoch.rows_per_second for epoch in result.history]
+    _train(spec, turns)
 
 
-def plain(spec: Any, rank: int, port: int) -> list[float]:
-    """Rows a second of this process alone, in a plain PyTorch loop over its half of the rows."""
+def plain(spec: Any, rank: int, turns: Turns) -> None:
+    """A plain PyTorch loop over this process's half of the rows, which are all in memory."""
     import torch
     import torch.nn.functional as F  # noqa: N812 - torch's own idiom
 
@@ -145,9 +205,8 @@ def plain(spec: Any, rank: int, port: int) -> list[float]:
     network = ConvNet().train()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.5)
     optimizer.zero_grad()
-    meet(Path(spec.run_dir), rank)
-    speeds = []
-    for _ in range(spec.epochs):
+    while True:
+        turns.wait()
         began = time.monotonic()
         order = torch.randperm(len(rows))
         for index in torch.split(order, spec.batch_size):
@@ -157,15 +216,7 @@ def plain(spec: Any, rank: int, port: int) -> list[float]:
             loss = F.cross_entropy(scores, batch.labels)
             torch.autograd.backward(loss)
             optimizer.step()
-        speeds.append(len(rows) / (time.monotonic() - began))
-    return speeds
-
-
-def meet(directory: Path, rank: int) -> None:
-    """Wait until both processes are here, so that they compete while they are measured."""
-    (directory / f"ready-{rank}").touch()
-    while len(list(directory.glob("ready-*"))) < RANKS:
-        time.sleep(0.001)
+        turns.answer(len(rows) / (time.monotonic() - began))
 
 
 class Memory:

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trainyard.errors import JobError
+from trainyard.specs import RunDirectory
+from trainyard_airflow.connection import SparkMaster
 from trainyard_airflow.master_web import ALIVE, MasterState, Worker
 
 _MEMORY = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
@@ -97,6 +99,21 @@ def demand(conf: Mapping[str, str], job: str, slots: int, *, driver_on_cluster: 
             f"Set spark.cores.max to {_cores_for(asked)} or more, or ranks to {possible} or less.",
         )
     return asked
+
+
+def check_slots(job: RunDirectory, master: SparkMaster) -> None:
+    """Check that a master whose slots are known without asking it has enough of them.
+
+    Raises:
+        JobError: a job needs more at once.
+    """
+    if master.slots is not None and job.slots > master.slots:
+        raise JobError(
+            f"{job.job} runs {job.slots} tasks at once, and the Spark master {master.url} has"
+            f" {master.slots} slots.",
+            f"Set ranks to {master.slots} or less, or use a connection with more slots, such as"
+            f" local[{job.slots}].",
+        )
 
 
 def check_fits(asked: Demand, state: MasterState) -> None:

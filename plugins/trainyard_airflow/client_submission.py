@@ -1,10 +1,12 @@
-"""Submits in client mode: spark-submit and the driver run on this machine, below this task."""
+"""Submits by a spark-submit on this machine, which stays until the job has ended.
+
+In client mode the driver runs below it; in cluster mode YARN or Kubernetes runs the driver, and the
+provider's hook follows it."""
 
 from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowException
@@ -17,10 +19,8 @@ from trainyard_airflow.hook import ClientHook
 from trainyard_airflow.outcome import Ended, earlier_result, outcome
 from trainyard_airflow.private_conf import private_conf
 from trainyard_airflow.progress import ProgressFollower
-from trainyard_airflow.submission import Submission, SubmitArguments, hide_secrets
-
-_NOT_FOR_JOBS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW")
-"""Airflow's own variables, which hold its keys and passwords: a job does not get them."""
+from trainyard_airflow.remote_driver import driver_environment
+from trainyard_airflow.submission import Submission, SubmitArguments, hide_secrets, job_environment
 
 _LEFTOVER_ROUNDS = 5
 """Looks at the events after which processes that outlive spark-submit are ended."""
@@ -33,7 +33,7 @@ class ClientSubmission:
         self._submission = submission
         self._job = submission.job
         self._log = submission.log
-        self._has_begun = False
+        self._hook: ClientHook | None = None
         self._is_killed = False
 
     def run(self) -> dict[str, Any]:
@@ -48,10 +48,13 @@ class ClientSubmission:
             self._log.info("An earlier try finished in %s; nothing to do.", self._job.run_dir)
             return result
         master = self._submission.master
-        application = settings.program(self._job.job)
-        environment = self._environment(application.parent)
+        is_remote = master.deploy_mode == "cluster"
+        program = settings.cluster_program if is_remote else settings.program
+        application = str(program(self._job.job))
+        environment = self._environment(application.rpartition("/")[0])
         submitter = preflight.find_submitter(master.binary, environment)
         environment.setdefault("PYSPARK_PYTHON", submitter.python)
+        environment.setdefault("PYSPARK_DRIVER_PYTHON", submitter.python)
         self._log.info(
             "Connection %s: Spark master %s, deploy mode %s. %s (Spark %s), Java %d, Python %s.",
             self._submission.conn_id,
@@ -63,8 +66,11 @@ class ClientSubmission:
             submitter.python,
         )
         self._log.info("Run directory: %s", self._job.run_dir)
-        given = self._submission.conf, self._submission.properties_file
-        with private_conf(*given, environment) as (conf, properties_file):
+        conf = dict(self._submission.conf)
+        if is_remote:
+            conf |= driver_environment(master, self._submission.env_vars, environment)
+        given = self._submission.properties_file
+        with private_conf(conf, given, environment) as (conf, properties_file):
             hook = self._submission.make_hook(
                 SubmitArguments(
                     conf=conf,
@@ -73,7 +79,7 @@ class ClientSubmission:
                     application_args=self._job.argv(),
                 )
             )
-            code, ended = self._submit(ClientHook.adopt(hook), str(application), environment)
+            code, ended = self._submit(ClientHook.adopt(hook), application, environment)
         result = outcome(self._job, ended, earlier_claim)
         if code:
             self._log.warning("%s wrote its result and then exited with %d.", self._job.job, code)
@@ -82,14 +88,15 @@ class ClientSubmission:
     def end(self) -> None:
         """End every process of the submission: the JVM, the driver, its workers."""
         self._is_killed = True
-        if self._has_begun:
+        if self._hook is not None:
+            self._hook.end_driver()
             count = processes.end_submission(self._job.run_dir, patience=4.0)
             self._log.info("Ended %d processes of the submission.", count)
 
     def _submit(
         self, hook: ClientHook, application: str, environment: dict[str, str]
     ) -> tuple[int, Ended]:
-        self._has_begun = True
+        self._hook = hook
         run_dir = self._job.run_dir
         leftover_rounds = 0
 
@@ -115,12 +122,11 @@ class ClientSubmission:
             unexplained=_unexplained(self._job, code, hook.last_line),
         )
 
-    def _environment(self, jobs_folder: Path) -> dict[str, str]:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_FOR_JOBS)}
-        environment = inherited | dict(self._submission.env_vars)
+    def _environment(self, jobs_folder: str) -> dict[str, str]:
+        environment = job_environment(self._submission.env_vars)
         hide_secrets(environment)
         environment.setdefault("MLFLOW_TRACKING_URI", settings.tracking_uri())
-        modules = [str(jobs_folder), environment.get("PYTHONPATH", "")]
+        modules = [jobs_folder, environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, modules))
         environment["PYTHONUNBUFFERED"] = "1"
         environment[processes.MARKER] = self._job.run_dir

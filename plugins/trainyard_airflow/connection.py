@@ -77,7 +77,7 @@ class SparkMaster:
         binary: name of the program that submits in client mode.
         slots: tasks that can run at once, where that is known without asking the master.
         web: addresses of the web UIs of standalone masters; of others none.
-        rest: where a driver is submitted in cluster mode.
+        rest: where a driver is submitted in a standalone cluster's cluster mode.
     """
 
     url: str
@@ -111,7 +111,9 @@ def resolve(conn_id: str, *, deploy_mode: str | None, binary: str | None) -> Spa
             f"connection {conn_id!r} has spark-binary {chosen!r}.",
             f"Use one of {', '.join(BINARIES)}, and put its folder on PATH.",
         )
-    rest = _rest_server(conn_id, url, connection) if mode == "cluster" else None
+    rest = None
+    if mode == "cluster" and url.startswith("spark://"):
+        rest = _rest_server(conn_id, url, connection)
     return SparkMaster(
         url=url,
         deploy_mode=mode,
@@ -206,14 +208,10 @@ def _check_deploy_mode(conn_id: str, url: str, mode: str) -> None:
         raise JobError(
             f"the deploy mode of connection {conn_id!r} is {mode!r}.", nearest(mode, DEPLOY_MODES)
         )
-    if mode == "cluster" and not url.startswith("spark://"):
-        reason = (
-            "a local master has no cluster to run the driver in"
-            if url.startswith("local")
-            else "jobs are submitted in client mode only"
-        )
+    if mode == "cluster" and url.startswith("local"):
         raise JobError(
-            f"connection {conn_id!r} asks for deploy mode 'cluster' on {url!r}: {reason}.",
+            f"connection {conn_id!r} asks for deploy mode 'cluster' on {url!r}: a local master has"
+            " no cluster to run the driver in.",
             "Set the deploy mode to client.",
         )
 

@@ -35,7 +35,7 @@ def private_conf(
         for hidden in masking.secrets_of(key, value):
             mask_secret(hidden)
     # Spark reads a properties file instead of its spark-defaults.conf, not besides it.
-    kept = properties_file or _spark_defaults(environment)
+    kept = properties_file or spark_defaults(environment)
     lines = [f"{key} {_escaped(value)}\n" for key, value in secret.items()]
     if kept is not None:
         lines.insert(0, Path(kept).read_text(encoding="utf-8") + "\n")
@@ -46,7 +46,8 @@ def private_conf(
         yield public, str(path)
 
 
-def _spark_defaults(environment: Mapping[str, str]) -> str | None:
+def spark_defaults(environment: Mapping[str, str]) -> str | None:
+    """The spark-defaults.conf that spark-submit reads in an environment, if there is one."""
     home = environment.get("SPARK_HOME")
     folder = environment.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
     path = Path(folder, "spark-defaults.conf") if folder else None

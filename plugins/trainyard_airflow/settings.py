@@ -67,6 +67,11 @@ def cluster_program(job: str) -> str:
     return join(folder, f"{job}.py") if folder else str(program(job))
 
 
+def doctor() -> bool:
+    """Whether the first task of a pipeline looks at what the others need."""
+    return bool(conf.getboolean(SECTION, "doctor", fallback=True))
+
+
 def pool() -> str:
     """The Airflow pool in which jobs run."""
     return conf.get(SECTION, "pool", fallback="") or "default_pool"

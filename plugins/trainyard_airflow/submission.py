@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +16,9 @@ from trainyard_airflow.connection import SparkMaster
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
+
+_NOT_FOR_JOBS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW")
+"""Airflow's own variables, which hold its keys and passwords: a job does not get them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +68,12 @@ class Running(Protocol):
 
     def end(self) -> None:
         """End every process of it, within the 5 seconds that Airflow gives."""
+
+
+def job_environment(env_vars: Mapping[str, str]) -> dict[str, str]:
+    """The variables of this process that a job may have, and those that the user gives it."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_FOR_JOBS)}
+    return inherited | dict(env_vars)
 
 
 def hide_secrets(environment: Mapping[str, str]) -> None:

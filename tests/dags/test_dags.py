@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
 
 TASKS = {
-    "mnist_horovod": ["prepare", "train", "evaluate", "promote", "predict"],
+    "mnist_horovod": ["doctor", "prepare", "train", "evaluate", "promote", "predict"],
     "rollback_model": ["rollback"],
     "collect_garbage": ["collect"],
     "end_lost_drivers": ["end"],

@@ -227,6 +227,17 @@ def test_a_killed_rank_is_named_and_the_stage_runs_again(
     wait_until(lambda: not left(pids))
 
 
+def test_horovods_threads_do_not_interrupt_the_computation(launcher: BarrierLauncher) -> None:
+    def fn() -> tuple[int, list[int]]:
+        threads = [int(task.name) for task in Path("/proc/self/task").iterdir()]
+        others = [thread for thread in threads if thread != threading.get_native_id()]
+        return os.sched_getscheduler(0), [os.sched_getscheduler(thread) for thread in others]
+
+    for own, others in launcher.run(fn, 2):
+        assert own == os.SCHED_OTHER
+        assert others.count(os.SCHED_BATCH) >= 2  # its own and Gloo's
+
+
 def test_a_rank_that_stops_answering_ends_the_others(
     spark: SparkSession, tmp_path: Path, pids: Path
 ) -> None:

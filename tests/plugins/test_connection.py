@@ -81,10 +81,6 @@ def test_a_good_form_means_what_the_provider_makes_of_it(
             "'local\\[2\\]': a local master has no cluster",
         ),
         (
-            '{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}',
-            "'yarn': jobs are submitted in client mode only",
-        ),
-        (
             (
                 '{"conn_type": "spark", "host": "spark://h:7077",'
                 ' "extra": {"deploy-mode": "cluster", "rest-port": "6066x"}}'

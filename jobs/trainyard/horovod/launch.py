@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from trainyard import rundir
 from trainyard.errors import JobError, SettingError
+from trainyard.executors import is_local
 from trainyard.horovod.failures import explain, first_line
 from trainyard.horovod.rank import REPORTS, LaunchSettings, Rank, tuning
-from trainyard.horovod.slots import check_slots, is_local
+from trainyard.horovod.slots import check_slots
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -40,9 +41,11 @@ class InProcessLauncher:
         """Call `fn` here; see `Launcher`."""
         import horovod.torch as hvd
 
+        from trainyard.horovod import collective
+
         if ranks != 1:
             raise SettingError("ranks", ranks, "one process is one rank", "Set it to 1.")
-        hvd.init()
+        collective.init()
         try:
             return [fn()]
         finally:
@@ -144,10 +147,10 @@ class SparkRunLauncher:
         settings = self._settings
 
         def task() -> T:
-            import horovod.torch as hvd
+            from trainyard.horovod import collective
 
             os.environ.update(tuning(settings))
-            hvd.init()
+            collective.init()
             return fn()
 
         try:

@@ -104,7 +104,9 @@ class Rank:
             os.environ["HOROVOD_GLOO_IFACE"] = interface
         import horovod.torch as hvd
 
-        hvd.init()
+        from trainyard.horovod import collective
+
+        collective.init()
         result = cloudpickle.loads(pickled)()
         hvd.shutdown()
         return result

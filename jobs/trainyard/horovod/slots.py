@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
 from trainyard.errors import SettingError
+from trainyard.executors import is_local
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -50,11 +50,6 @@ def _most_slots(context: SparkContext) -> int | None:
         return int(cores) // cpus
     instances, each = conf.get("spark.executor.instances"), conf.get("spark.executor.cores")
     return int(instances) * (int(each) // cpus) if instances and each else None
-
-
-def is_local(context: SparkContext) -> bool:
-    """Whether the only executor is this process."""
-    return re.fullmatch(r"local(\[.*\])?", str(context.master)) is not None
 
 
 def _too_few(context: SparkContext, ranks: int, slots: int, verb: str) -> SettingError:

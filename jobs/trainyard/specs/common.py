@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from trainyard.contract import Contract, setting
 
@@ -19,6 +20,9 @@ SOURCE_FORMATS = ("auto", "parquet", "csv", "json", "idx", "table", "sample")
 @dataclass(frozen=True, kw_only=True)
 class RunDirectory(Contract):
     """What every job takes."""
+
+    imports: ClassVar[tuple[str, ...]] = ("pyarrow",)
+    """Modules that the job's tasks import, on executors too."""
 
     run_dir: str = setting(
         help="Directory, on any filesystem URI, in which this run alone works.",

@@ -15,6 +15,7 @@ class TrainHorovod(RunDirectory):
     """Train a PyTorch network with Horovod on Spark."""
 
     job = "train_horovod"
+    imports = ("torch", "horovod.torch")
 
     dataset: str = setting(help="Directory that holds the prepared dataset.json.", section="Data")
     streaming: bool = setting(
@@ -128,7 +129,7 @@ class TrainHorovod(RunDirectory):
         1, minimum=1, help="Epochs between checkpoints.", section="Training"
     )
     cycle_time_ms: float = setting(
-        2.5,
+        1.0,
         above=0.0,
         maximum=1000,
         help="Horovod's cycle time in milliseconds.",

@@ -17,6 +17,7 @@ from trainyard.errors import JobError
 from trainyard.layout import run_directory
 from trainyard.specs import RunDirectory
 from trainyard_airflow import masking, settings
+from trainyard_airflow.capacity import check_slots
 from trainyard_airflow.client_submission import ClientSubmission
 from trainyard_airflow.cluster_driver import ClusterDriver
 from trainyard_airflow.cluster_submission import ClusterSubmission
@@ -101,7 +102,7 @@ class SparkJobOperator(SparkSubmitOperator):
             master = resolve(
                 self._conn_id, deploy_mode=self._deploy_mode, binary=self._spark_binary
             )
-            _check_slots(job, master)
+            check_slots(job, master)
             submission = self._submission(job, master)
             if master.rest is None:
                 here = self._run(ClientSubmission(submission))
@@ -254,16 +255,6 @@ def _given(job: RunDirectory) -> Iterable[tuple[str, Any]]:
     for field in job.settings():
         if field.setting.template is None or values[field.name] != field.setting.template:
             yield field.name, values[field.name]
-
-
-def _check_slots(job: RunDirectory, master: SparkMaster) -> None:
-    if master.slots is not None and job.slots > master.slots:
-        raise JobError(
-            f"{job.job} runs {job.slots} tasks at once, and the Spark master {master.url} has"
-            f" {master.slots} slots.",
-            f"Set ranks to {master.slots} or less, or use a connection with more slots, such as"
-            f" local[{job.slots}].",
-        )
 
 
 def _flat(result: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
