@@ -24,7 +24,7 @@ import pyarrow as pa
 from trainyard import store
 from trainyard.canonical import canonical
 from trainyard.dataset import FEATURES, KEY, Dataset
-from trainyard.errors import JobError
+from trainyard.errors import JobError, TransientError
 from trainyard.inputs import input_of, inputs
 from trainyard.job import Run, run_job
 from trainyard.layout import DATASET, PREDICTIONS, join
@@ -74,7 +74,7 @@ def predict_rows(spark: SparkSession, spec: Predict, run: Run) -> dict[str, Any]
     written = write_predictions(rows.frame, rows.batches, rows.layout, shipped, target)
     written.faults.check(rows.count, spec.source)
     if written.rows != rows.count:
-        raise JobError(
+        raise TransientError(
             f"{spec.source!r} had {rows.count} rows, but {written.rows} when they were scored.",
             "Score a table that nothing writes meanwhile.",
         )

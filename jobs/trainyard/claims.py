@@ -15,7 +15,7 @@ from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
 from trainyard import store
-from trainyard.errors import JobError
+from trainyard.errors import TransientError
 from trainyard.layout import CLAIMS, join
 
 BEAT_SECONDS = 3.0
@@ -84,7 +84,7 @@ class Claim:
             on_lost: called from a thread when a later claim is found; the default ends the process.
 
         Raises:
-            JobError: a live driver holds it.
+            TransientError: a live driver holds it.
         """
         store.check_writable(run_dir)
         last = last_claim(run_dir)
@@ -152,11 +152,11 @@ def claim_lives(run_dir: str, claim: ClaimRecord) -> bool:
     return False
 
 
-def _claimed(run_dir: str, claim: ClaimRecord) -> JobError:
+def _claimed(run_dir: str, claim: ClaimRecord) -> TransientError:
     where = f"process {claim.pid} on {claim.host}" + (
         f" (submission {claim.submission})" if claim.submission else ""
     )
-    return JobError(
+    return TransientError(
         f"the run directory {run_dir!r} is claimed by a live driver: {where}.",
         "Wait until it ends, kill it, or use another run directory.",
     )

@@ -127,14 +127,12 @@ class PartWriter:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self._discard()
-            raise JobError(
-                f"{self._uri!r} cannot be written: {error}.",
-                "Free some space, or use another run directory.",
-            ) from error
+        with store.writing(repr(self._uri)):
+            try:
+                yield
+            except OSError:
+                self._discard()
+                raise
 
     def _discard(self) -> None:
         with suppress(OSError):

@@ -116,7 +116,7 @@ def write_death(run_dir: str, *, claim: int, worker: str, error: BaseException) 
         "traceback": "".join(traceback.format_exception(error)),
     }
     if isinstance(error, JobError):
-        record |= {"cause": error.cause, "fix": error.fix}
+        record |= {"cause": error.cause, "fix": error.fix, "permanent": error.permanent}
     store.create_bytes(join(run_dir, DEATHS, f"{claim:04d}-{worker}.json"), store.to_json(record))
 
 
@@ -127,9 +127,16 @@ def read_deaths(run_dir: str, *, claim: int) -> list[dict[str, Any]]:
     return sorted(records, key=lambda record: float(record["time"]))
 
 
-def write_failure(run_dir: str, *, claim: int, cause: str, fix: str, details: str = "") -> None:
-    """Record why an attempt failed."""
-    record = {"claim": claim, "time": time.time(), "cause": cause, "fix": fix, "details": details}
+def write_failure(run_dir: str, error: JobError, *, claim: int, details: str = "") -> None:
+    """Record why an attempt failed, and whether another one would fail too."""
+    record = {
+        "claim": claim,
+        "time": time.time(),
+        "cause": error.cause,
+        "fix": error.fix,
+        "permanent": error.permanent,
+        "details": details,
+    }
     store.write_json(join(run_dir, FAILURE), record)
 
 

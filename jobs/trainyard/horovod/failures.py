@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainyard.errors import JobError
+from trainyard.errors import JobError, TransientError
 from trainyard.horovod.rank import COLLECTIVE_ERRORS, LaunchSettings
 
 
-class LostRankError(JobError):
+class LostRankError(TransientError):
     """A rank was killed or fell silent: started again, it may well do its work."""
 
 
@@ -53,7 +53,7 @@ def explain(
             "Look at that machine's load and network, or raise stall_timeout for slow ranks.",
         )
     # Where ranks had started and none had an error of its own, an executor or its machine went.
-    kind = LostRankError if reports else JobError
+    kind = LostRankError if reports else TransientError
     return kind(
         f"the ranks failed: {first_line(error)}.", "Read the traceback and the executors' logs."
     )
@@ -61,10 +61,11 @@ def explain(
 
 def _own_error(death: Mapping[str, Any]) -> JobError:
     if death.get("cause"):
-        lifted = JobError(death["cause"], death["fix"])
+        kind = JobError if death["permanent"] else TransientError
+        lifted = kind(death["cause"], death["fix"])
     else:
         rank = death["worker"].rpartition("-")[2]
-        lifted = JobError(
+        lifted = TransientError(
             f"{rank} on {death['host']} failed with {death['error']}: {death['message']}.",
             "Read its traceback above.",
         )
