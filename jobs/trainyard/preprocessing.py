@@ -39,7 +39,7 @@ from trainyard.dataset import CATEGORIES, FEATURES, KEY, VALUES, Fitted
 from trainyard.errors import JobError, SettingError, TransientError
 from trainyard.layout import PREPROCESSING, join
 from trainyard.parts import lists
-from trainyard.rows import FAULT, Layout, classify
+from trainyard.rows import CONTENT, FAULT, Layout, classify
 from trainyard.survey import MAX_CLASSES, Survey
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Preprocessing:
 
 
 def checked_rows(rows: DataFrame, layout: Layout) -> DataFrame:
-    """`canonical` rows as `key`, `values`, `categories` and `fault`, to which a pipeline applies.
+    """`canonical` rows as `key`, `values`, `categories`, `fault` and `content`, for a pipeline.
 
     A bad row's values are zeros: it stays in, so that it is counted where the others are scored.
     """
@@ -202,11 +202,12 @@ def checked_rows(rows: DataFrame, layout: Layout) -> DataFrame:
                     VALUES: lists(found.values),
                     CATEGORIES: batch.column(CATEGORIES),
                     FAULT: pa.array(faults, pa.string()),
+                    CONTENT: batch.column(CONTENT),
                 }
             )
 
-    types = "array<double>", "array<string>", "string"
-    columns = zip((VALUES, CATEGORIES, FAULT), types, strict=True)
+    types = "array<double>", "array<string>", "string", "long"
+    columns = zip((VALUES, CATEGORIES, FAULT, CONTENT), types, strict=True)
     described = ", ".join(f"`{name}` {kind}" for name, kind in columns)
     return rows.mapInArrow(check, f"`{KEY}` string, {described}")
 
