@@ -142,7 +142,7 @@ def work_of(
 ) -> dict[str, Any]:
     """All that the predictions follow from, but for the rows of a table, which are hashed."""
     return {
-        "settings": {k: v for k, v in spec.to_mapping().items() if k != "run_dir"},
+        "settings": spec.decisive(),
         "model": [dataclasses.asdict(identity), dataclasses.asdict(model.meta)],
         "dataset": dataset and dataclasses.asdict(dataset),
     }

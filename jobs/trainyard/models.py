@@ -139,11 +139,13 @@ def save_model(directory: str, state_dict: Mapping[str, Any], meta: ModelMeta) -
 
     Raises:
         JobError: the state holds something that is no tensor, or a number that is not finite.
+        TransientError: the store is full or cannot be written.
     """
     weights = save({name: _plain(name, value) for name, value in state_dict.items()})
     meta = dataclasses.replace(meta, weights_sha256=hashlib.sha256(weights).hexdigest())
-    store.write_bytes(join(directory, WEIGHTS), weights)
-    store.write_json(join(directory, META), dataclasses.asdict(meta))
+    with store.writing(f"the model {directory!r}"):
+        store.write_bytes(join(directory, WEIGHTS), weights)
+        store.write_json(join(directory, META), dataclasses.asdict(meta))
     return meta
 
 

@@ -26,7 +26,7 @@ def unwrapped() -> Iterator[None]:
     except JobError:
         raise
     except Exception as error:
-        known = _known(_text(error))
+        known = known_error(_text(error))
         if known is None:
             raise
         raise known from error
@@ -42,7 +42,8 @@ def _text(error: Exception) -> str:
     return "\n".join(texts)
 
 
-def _known(text: str) -> JobError | None:
+def known_error(text: str) -> JobError | None:
+    """The `JobError` that a text of Spark's tells of, if any."""
     if found := _JOB_ERROR.search(text):
         kind = TransientError if found["kind"] == TransientError.__name__ else JobError
         return kind(found["cause"], found["fix"].strip())

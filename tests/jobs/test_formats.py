@@ -233,6 +233,18 @@ class TestClaim:
         first.release()
 
 
+TELL = """
+import sys, time
+from trainyard.rundir import EventWriter
+writer = EventWriter(sys.argv[1], claim=1, writer="rank0")
+while True:
+    now = time.time()
+    writer.note(str(now))
+    print(now, flush=True)
+    time.sleep(0.05)
+"""
+
+
 class TestEvents:
     def test_each_event_is_read_once_in_order(self, root: str) -> None:
         driver = rundir.EventWriter(root, claim=1, writer="driver", every=0)
@@ -258,6 +270,45 @@ class TestEvents:
         writer.close()
         assert len(store.list_names(layout.join(root, "events"))) == 2
         assert [e["text"] for e in rundir.read_events(root, {})] == [str(n) for n in range(1000)]
+
+    def test_an_event_is_not_held_back_when_none_follows(self, tmp_path: Path) -> None:
+        writer = rundir.EventWriter(str(tmp_path), claim=1, writer="rank0", every=0.5)
+        writer.note("first")
+        writer.note("second")
+        assert len(rundir.read_events(str(tmp_path), {})) == 1
+        deadline = time.monotonic() + 10
+        while len(rundir.read_events(str(tmp_path), {})) < 2:
+            assert time.monotonic() < deadline, "it waits for another event"
+            time.sleep(0.05)
+
+    def test_a_killed_writer_loses_a_second_of_events(self, tmp_path: Path) -> None:
+        with subprocess.Popen(
+            [sys.executable, "-c", TELL, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        ) as teller:
+            assert teller.stdout is not None
+            told = []
+            while not told or told[-1] < told[0] + 2.5:
+                told.append(float(teller.stdout.readline()))
+            teller.kill()
+        kept = [float(e["text"]) for e in rundir.read_events(str(tmp_path), {})]
+        # The half second more is a busy machine's.
+        old = [at for at in told if at < told[-1] - 1.5]
+        assert len(old) > 5
+        assert kept[: len(old)] == old
+
+    def test_what_cannot_be_written_waits(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(uri: str, data: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+        writer = rundir.EventWriter(str(tmp_path), claim=1, writer="driver", every=0)
+        monkeypatch.setattr(store, "write_bytes", full)
+        writer.note("first")
+        monkeypatch.undo()
+        assert rundir.read_events(str(tmp_path), {}) == []
+        writer.note("second")
+        assert [e["text"] for e in rundir.read_events(str(tmp_path), {})] == ["first", "second"]
 
     def test_what_is_not_finite_becomes_null(self, root: str) -> None:
         writer = rundir.EventWriter(root, claim=1, writer="driver", every=0)

@@ -8,6 +8,7 @@ from typing import Any
 
 from trainyard.errors import JobError, TransientError
 from trainyard.horovod.rank import COLLECTIVE_ERRORS, LaunchSettings
+from trainyard.sparkerrors import known_error
 
 
 class LostRankError(TransientError):
@@ -33,6 +34,8 @@ def explain(
     for death in deaths:
         if death["error"] not in COLLECTIVE_ERRORS:
             return _own_error(death)
+    if told := known_error(str(error)):
+        return told  # by a rank that could not record it, such as on a full store
     crash = re.search(r"ResultTask\(\d+, (\d+)\)", str(error))
     crashed = [r for r, report in reports.items() if crash and report["partition"] == int(crash[1])]
     dead = {int(death["worker"].rpartition("rank")[2]) for death in deaths}
