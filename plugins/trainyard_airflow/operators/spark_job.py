@@ -45,6 +45,8 @@ class SparkJobOperator(SparkSubmitOperator):
 
     Args:
         job: the job's settings.
+        overrides: settings that replace the job's, by name. Dynamic mapping expands over them:
+            `SparkJobOperator.partial(task_id=..., job=...).expand(overrides=[{"seed": 1}, ...])`.
         kwargs: what `SparkSubmitOperator` takes, except the application and its arguments.
     """
 
@@ -52,11 +54,16 @@ class SparkJobOperator(SparkSubmitOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {"settings": "json"}
 
     def __init__(
-        self, *, job: RunDirectory, name: str = "{{ ti.dag_id }}.{{ ti.task_id }}", **kwargs: Any
+        self,
+        *,
+        job: RunDirectory,
+        overrides: Mapping[str, Any] | None = None,
+        name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
+        **kwargs: Any,
     ) -> None:
         super().__init__(application="", application_args=None, name=name, **kwargs)
         self.contract = type(job)
-        self.settings = dict(_given(job))
+        self.settings = {**dict(_given(job)), **(overrides or {})}
         self._marker: str | None = None
         self._is_killed = False
 
