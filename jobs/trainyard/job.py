@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from trainyard import rundir
-from trainyard.claims import Claim, ParentWatch
+from trainyard.claims import Claim, parent_watch
 from trainyard.errors import JobError, TransientError
 from trainyard.layout import RESULT, join
 from trainyard.specs import RunDirectory
@@ -56,7 +56,7 @@ def run_job(contract: type[Spec], work: Work[Spec], argv: Sequence[str] | None =
                 f"{spec.job}: {spec.run_dir} already holds this result; nothing to do.", flush=True
             )
             return EXIT_DONE
-        with ParentWatch():
+        with parent_watch():
             claim = Claim.take(spec.run_dir)
             try:
                 return _work(spec, work, claim)

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -126,26 +126,21 @@ def answering() -> Iterator[None]:
 
 def find_alias(name: str, alias: str) -> RegisteredVersion | None:
     """The version that an alias means now, or None when the model or the alias is not there."""
-    from mlflow.exceptions import MlflowException
-
-    mlflow = client()
-    with answering():
-        try:
-            return _version(mlflow.get_model_version_by_alias(name, alias))
-        except MlflowException as error:
-            if _is_absent(error):
-                return None
-            raise
+    return _found(client().get_model_version_by_alias, name, alias)
 
 
 def find_version(name: str, version: str) -> RegisteredVersion | None:
     """A version, or None when it is not there."""
+    return _found(client().get_model_version, name, version)
+
+
+def _found(ask: Callable[[str, str], ModelVersion], *what: str) -> RegisteredVersion | None:
+    """What MLflow answers, or None when it says that there is none."""
     from mlflow.exceptions import MlflowException
 
-    mlflow = client()
     with answering():
         try:
-            return _version(mlflow.get_model_version(name, version))
+            return _version(ask(*what))
         except MlflowException as error:
             if _is_absent(error):
                 return None

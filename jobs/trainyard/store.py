@@ -205,6 +205,27 @@ def writing(what: str) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def reading(uri: str, what: str, *, missing: JobError, fix: str) -> Iterator[None]:
+    """Say what is wrong with a JSON object, where the block cannot make of it what it should be.
+
+    Args:
+        uri: the object.
+        what: what it should describe, with its article.
+        missing: raised where nothing is there.
+        fix: what to do where it describes something else.
+
+    Raises:
+        JobError: likewise.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise missing from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise JobError(f"{uri!r} does not describe {what}: {error!r}.", fix) from error
+
+
 def check_writable(uri: str) -> None:
     """Prove that a directory can be written; see `writing` for the error."""
     probe = join(uri, ".probe")
