@@ -66,7 +66,7 @@ lint: setup-tools ## Check style
 	$(TOOLS)/ruff format --check .
 
 types: setup ## Check types, each side against its own environment
-	MYPYPATH=jobs:scripts:tests/jobs:tests/faults:bench $(TOOLS)/mypy --python-executable=$(JOBS)/python \
+	MYPYPATH=jobs:scripts:tests/jobs:bench $(TOOLS)/mypy --python-executable=$(JOBS)/python \
 		--cache-dir=.cache/mypy/jobs jobs tests/jobs tests/faults bench
 	MYPYPATH=jobs:plugins:scripts $(TOOLS)/mypy --python-executable=$(AIRFLOW)/python \
 		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e
