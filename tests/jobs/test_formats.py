@@ -286,7 +286,7 @@ class TestEvents:
             [sys.executable, "-c", TELL, str(tmp_path)], stdout=subprocess.PIPE, text=True
         ) as teller:
             assert teller.stdout is not None
-            told = []
+            told: list[float] = []
             while not told or told[-1] < told[0] + 2.5:
                 told.append(float(teller.stdout.readline()))
             teller.kill()
