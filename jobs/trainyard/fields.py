@@ -31,6 +31,7 @@ class Setting:
         section: heading under which forms and `--help` show it.
         template: what stands for it where a DAG leaves it to the operator; a command line needs
             it.
+        operational: whether it says how or where the work is done, and not what comes of it.
     """
 
     help: str
@@ -41,6 +42,7 @@ class Setting:
     choices: tuple[str, ...] | None = None
     section: str = "Settings"
     template: str | None = None
+    operational: bool = False
 
     def check(self, name: str, value: Any) -> None:
         """Raise `SettingError` when a value breaks a bound or is not among the choices."""
@@ -73,6 +75,7 @@ def setting(
     choices: Sequence[str] | None = None,
     section: str = "Settings",
     template: str | None = None,
+    operational: bool = False,
 ) -> Any:
     """Declare a field of a contract, required unless it has a default; see `Setting`."""
     described = Setting(
@@ -84,6 +87,7 @@ def setting(
         choices=tuple(choices) if choices is not None else None,
         section=section,
         template=template,
+        operational=operational,
     )
     if template is not None:
         default = template

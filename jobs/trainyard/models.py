@@ -139,11 +139,13 @@ def save_model(directory: str, state_dict: Mapping[str, Any], meta: ModelMeta) -
 
     Raises:
         JobError: the state holds something that is no tensor, or a number that is not finite.
+        TransientError: the store is full or cannot be written.
     """
     weights = save({name: _plain(name, value) for name, value in state_dict.items()})
     meta = dataclasses.replace(meta, weights_sha256=hashlib.sha256(weights).hexdigest())
-    store.write_bytes(join(directory, WEIGHTS), weights)
-    store.write_json(join(directory, META), dataclasses.asdict(meta))
+    with store.writing(f"the model {directory!r}"):
+        store.write_bytes(join(directory, WEIGHTS), weights)
+        store.write_json(join(directory, META), dataclasses.asdict(meta))
     return meta
 
 
@@ -201,7 +203,11 @@ def _plain(name: str, value: Any) -> torch.Tensor:
 
 def _read_meta(directory: str) -> ModelMeta:
     uri = join(directory, META)
-    try:
+    missing = JobError(
+        f"setting 'model' is {directory!r}: there is no {META}.",
+        "Give the model directory or models:/ URI that a training's result names.",
+    )
+    with store.reading(uri, "a model", missing=missing, fix="Train the model again."):
         values: dict[str, Any] = store.read_json(uri)
         tuples: dict[str, Any] = {
             name: tuple(values.pop(name)) for name in ("input_shape", "features", "classes")
@@ -209,15 +215,6 @@ def _read_meta(directory: str) -> ModelMeta:
         # A model from before preprocessing was fitted has none; it may be the champion still.
         fitted = Fitted.from_mapping(values.pop("preprocessing", None))
         return ModelMeta(**tuples, **values, preprocessing=fitted)
-    except FileNotFoundError as error:
-        raise JobError(
-            f"setting 'model' is {directory!r}: there is no {META}.",
-            "Give the model directory or models:/ URI that a training's result names.",
-        ) from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise JobError(
-            f"{uri!r} does not describe a model: {error!r}.", "Train the model again."
-        ) from error
 
 
 def _read_weights(directory: str) -> bytes:

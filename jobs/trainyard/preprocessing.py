@@ -36,10 +36,10 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from trainyard import store
 from trainyard.dataset import CATEGORIES, FEATURES, KEY, VALUES, Fitted
-from trainyard.errors import JobError, SettingError
+from trainyard.errors import JobError, SettingError, TransientError
 from trainyard.layout import PREPROCESSING, join
 from trainyard.parts import lists
-from trainyard.rows import FAULT, Layout, classify
+from trainyard.rows import CONTENT, FAULT, Layout, classify
 from trainyard.survey import MAX_CLASSES, Survey
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Preprocessing:
             directory: where a directory `preprocessing` is made.
 
         Raises:
-            JobError: Spark cannot write there.
+            TransientError: Spark cannot write there.
         """
         columns = _columns(rows, layout.width, len(layout.categories))
         model = Pipeline(stages=list(_stages(spec, layout))).fit(columns)
@@ -127,7 +127,7 @@ class Preprocessing:
         try:
             model.write().overwrite().save(_spark_uri(target))
         except (Py4JJavaError, PySparkException) as error:
-            raise JobError(
+            raise TransientError(
                 f"Spark cannot write the preprocessing to {target!r}: {_line(error)}",
                 "Free some space, or use a run directory that Spark can write.",
             ) from error
@@ -185,7 +185,7 @@ class Preprocessing:
 
 
 def checked_rows(rows: DataFrame, layout: Layout) -> DataFrame:
-    """`canonical` rows as `key`, `values`, `categories` and `fault`, to which a pipeline applies.
+    """`canonical` rows as `key`, `values`, `categories`, `fault` and `content`, for a pipeline.
 
     A bad row's values are zeros: it stays in, so that it is counted where the others are scored.
     """
@@ -202,11 +202,12 @@ def checked_rows(rows: DataFrame, layout: Layout) -> DataFrame:
                     VALUES: lists(found.values),
                     CATEGORIES: batch.column(CATEGORIES),
                     FAULT: pa.array(faults, pa.string()),
+                    CONTENT: batch.column(CONTENT),
                 }
             )
 
-    types = "array<double>", "array<string>", "string"
-    columns = zip((VALUES, CATEGORIES, FAULT), types, strict=True)
+    types = "array<double>", "array<string>", "string", "long"
+    columns = zip((VALUES, CATEGORIES, FAULT, CONTENT), types, strict=True)
     described = ", ".join(f"`{name}` {kind}" for name, kind in columns)
     return rows.mapInArrow(check, f"`{KEY}` string, {described}")
 

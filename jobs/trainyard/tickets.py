@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from trainyard import store
-from trainyard.errors import JobError
+from trainyard.errors import JobError, TransientError
 from trainyard.layout import TICKETS, join
 
 NUMBER = "TRAINYARD_TICKET"
@@ -41,14 +41,14 @@ def check(run_dir: str) -> None:
     """Stop a driver whose ticket is not the last; one without a ticket was started by hand.
 
     Raises:
-        JobError: a later ticket was issued.
+        TransientError: a later ticket was issued.
     """
     number = os.environ.get(NUMBER)
     if number is None:
         return
     current = last(run_dir)
     if int(number) != current:
-        raise JobError(
+        raise TransientError(
             f"this driver has ticket {number} for the run directory {run_dir!r}, and ticket"
             f" {current} was issued since.",
             "Nothing is to be done: Airflow has given this driver up, and another one works.",
@@ -59,12 +59,15 @@ def report_refusal(error: JobError) -> None:
     """Tell Airflow why this driver does no work; it does not see what a driver prints."""
     run_dir, number = os.environ.get(RUN_DIR), os.environ.get(NUMBER)
     if run_dir and number:
-        refusal = {"cause": error.cause, "fix": error.fix}
+        refusal = {"cause": error.cause, "fix": error.fix, "permanent": error.permanent}
         store.create_bytes(_uri(run_dir, int(number), "refused"), store.to_json(refusal))
 
 
 def read_refusal(run_dir: str, number: int) -> dict[str, Any] | None:
-    """Why the driver of a ticket did no work: `cause` and `fix`; None where it did not say."""
+    """Why the driver of a ticket did no work, as `cause`, `fix` and whether it is `permanent`.
+
+    None where it did not say.
+    """
     try:
         return dict(store.read_json(_uri(run_dir, number, "refused")))
     except FileNotFoundError:

@@ -117,8 +117,8 @@ class ClientSubmission:
         if self._is_killed:
             raise AirflowException(f"The task was killed, and {self._job.job} with it.")
         return code, Ended(
-            refusal=hook.cause if code == EXIT_REFUSED else "",
             cause=hook.cause,
+            is_refused=code == EXIT_REFUSED,
             unexplained=_unexplained(self._job, code, hook.last_line),
         )
 

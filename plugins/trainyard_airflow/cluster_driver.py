@@ -15,7 +15,7 @@ from trainyard_airflow import drivers, rest, settings
 from trainyard_airflow.connection import rest_server
 from trainyard_airflow.drivers import Driver
 from trainyard_airflow.ending import PATIENCE_SECONDS, end_driver, live_claim
-from trainyard_airflow.outcome import Ended, outcome
+from trainyard_airflow.outcome import Ended, error_of, outcome
 from trainyard_airflow.progress import ProgressLines
 from trainyard_airflow.rest import DriverState, RestClient
 from trainyard_airflow.waiting import Waiting, own_events
@@ -84,7 +84,7 @@ class ClusterDriver:
         return outcome(
             job,
             Ended(
-                refusal=f"cause: {refusal['cause']} fix: {refusal['fix']}" if refusal else "",
+                refusal=error_of(refusal) if refusal else None,
                 unexplained=_unexplained(job, self.driver, state, worker),
             ),
             self.driver.earlier_claim,

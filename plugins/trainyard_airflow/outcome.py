@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from trainyard import rundir
-from trainyard.errors import JobError
+from trainyard.errors import JobError, TransientError
 from trainyard.specs import RunDirectory
 from trainyard_airflow import masking
 
@@ -18,13 +19,15 @@ class Ended:
     """How a submission ended.
 
     Attributes:
-        refusal: the job's own words, where it was refused before any work.
+        refusal: the job's own error, where it did no work at all.
         cause: its last `cause:` line, where what it printed is known.
+        is_refused: whether its exit code says that it would be refused again.
         unexplained: the error to raise where the job has said nothing.
     """
 
-    refusal: str = ""
+    refusal: JobError | None = None
     cause: str = ""
+    is_refused: bool = False
     unexplained: str
 
 
@@ -43,6 +46,12 @@ def earlier_result(job: RunDirectory) -> dict[str, Any] | None:
     return result
 
 
+def failed(error: JobError) -> AirflowException:
+    """What a task raises for an error, masked: a permanent one uses up no retries."""
+    kind = AirflowFailException if error.permanent else AirflowException
+    return kind(masking.mask(str(error)))
+
+
 def outcome(job: RunDirectory, ended: Ended, earlier_claim: int) -> dict[str, Any]:
     """The result that a job wrote; before it was submitted there was none.
 
@@ -55,14 +64,23 @@ def outcome(job: RunDirectory, ended: Ended, earlier_claim: int) -> dict[str, An
         earlier_claim: number of the last claim before it; a failure of that time is not its own.
 
     Raises:
-        AirflowFailException: the job was refused before any work; a retry would be too.
+        AirflowFailException: the job was refused before any work, or failed for a cause that a
+            retry would meet again.
         AirflowException: it failed; a retry continues.
     """
     result = rundir.read_result(job.run_dir)
     if result is not None:
         return result
-    if ended.refusal:
-        raise AirflowFailException(masking.mask(ended.refusal))
+    if ended.is_refused and ended.cause:
+        raise AirflowFailException(ended.cause)
+    if ended.refusal is not None:
+        raise failed(ended.refusal)
     if failure := rundir.read_failure(job.run_dir, after_claim=earlier_claim):
-        raise AirflowException(masking.mask(f"cause: {failure['cause']} fix: {failure['fix']}"))
+        raise failed(error_of(failure))
     raise AirflowException(ended.cause or ended.unexplained)
+
+
+def error_of(record: Mapping[str, Any]) -> JobError:
+    """The error that a job wrote down."""
+    kind = JobError if record["permanent"] else TransientError
+    return kind(record["cause"], record["fix"])

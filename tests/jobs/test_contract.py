@@ -42,6 +42,7 @@ SPECIAL = {
     "network": st.sampled_from(["a:B", "trainyard.networks.mnist:ConvNet"]),
     "optimizer_params": st.just({}),
     "class_weights": st.sampled_from(["none", "balanced", "1,2.5"]),
+    "model_name": st.sampled_from(["digits", "flight-delays.v2_a"]),
 }
 
 # Settings that must agree with each other; what contradicts is another test's matter.
@@ -278,3 +279,25 @@ def test_the_contract_imports_the_standard_library_alone() -> None:
     roots = {name.split(".")[0] for name in loaded if not name.startswith("_")}
     assert "trainyard" in roots
     assert roots - allowed == set()
+
+
+@pytest.mark.parametrize("name", ["a/b", "a:b", "a@champion", "it's", "a b", "", ".", "-x", "ü"])
+def test_a_model_name_that_no_uri_can_hold_is_refused(name: str) -> None:
+    with pytest.raises(SettingError, match="setting 'model_name' is"):
+        TrainHorovod.from_mapping({**TRAIN, "model_name": name})
+
+
+def test_what_says_how_the_work_is_done_decides_nothing() -> None:
+    spec = TrainHorovod.from_mapping(TRAIN)
+    undecided = spec.to_mapping().keys() - spec.decisive().keys()
+    assert undecided == {
+        "run_dir",
+        "dataset",
+        "checkpoint_every",
+        "cycle_time_ms",
+        "relaunches",
+        "start_timeout",
+        "stall_timeout",
+        "experiment",
+        "model_name",
+    }

@@ -125,6 +125,7 @@ def test_slots_that_others_hold_end_in_the_start_timeout(
         context.cancelJobsWithTag("hold")
         hold.join()
     assert caught.value.name == "start_timeout"
+    assert not caught.value.permanent
     assert "0 of 2 ranks had a slot" in caught.value.cause
 
 
@@ -187,6 +188,7 @@ def test_a_ranks_cause_and_fix_survive(launcher: BarrierLauncher) -> None:
     with pytest.raises(JobError) as caught:
         launcher.run(fn, 2)
     assert (caught.value.cause, caught.value.fix) == ("the cause.", "The fix.")
+    assert caught.value.permanent
 
 
 def test_an_import_that_fails_on_a_rank_is_named(launcher: BarrierLauncher) -> None:
@@ -390,3 +392,4 @@ def test_the_first_own_error_is_blamed_and_not_the_survivors(tmp_path: Path) -> 
     error = RuntimeError("barrier task ResultTask(0, 0) finished unsuccessfully")
     found = explain(error, deaths, {0: {"partition": 0}}, 3, settings_of(tmp_path))
     assert found.cause == "rank2 on h failed with KeyError: m."
+    assert not found.permanent

@@ -332,7 +332,9 @@ def test_a_refusal_is_told_in_the_jobs_own_words_and_not_retried(
     (name,) = cluster.master.drivers
     cluster.processes[name].kill()
     tickets_of = Path(worker.run_dir(), "tickets")
-    (tickets_of / "0001.refused").write_text('{"cause": "it is taken.", "fix": "Wait."}')
+    (tickets_of / "0001.refused").write_text(
+        '{"cause": "it is taken.", "fix": "Wait.", "permanent": true}'
+    )
     with pytest.raises(AirflowFailException, match=r"cause: it is taken\. fix: Wait\."):
         resumed(context, deferral, ended(cluster, name))
 

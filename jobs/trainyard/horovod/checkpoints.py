@@ -26,12 +26,16 @@ def save(run_dir: str, epoch: int, state: Mapping[str, Any]) -> None:
         run_dir: the run directory.
         epoch: the epoch that is complete, from 1.
         state: tensors and plain values only, so that it loads with `weights_only`.
+
+    Raises:
+        TransientError: it cannot be written; those before it stay.
     """
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
     data = buffer.getvalue()
     directory = join(run_dir, CHECKPOINTS)
-    store.write_bytes(join(directory, f"epoch-{epoch:06d}-{_digest(data)}.pt"), data)
+    with store.writing(f"the checkpoint of epoch {epoch} in {directory!r}"):
+        store.write_bytes(join(directory, f"epoch-{epoch:06d}-{_digest(data)}.pt"), data)
     for name in _names(directory)[:-KEEP]:
         store.remove(join(directory, name))
 

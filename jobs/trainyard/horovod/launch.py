@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from trainyard import rundir
-from trainyard.errors import JobError, SettingError
+from trainyard.errors import SettingError, TransientError, UnmetError
 from trainyard.executors import is_local
 from trainyard.horovod.failures import explain, first_line
 from trainyard.horovod.rank import REPORTS, LaunchSettings, Rank, tuning
@@ -114,8 +114,8 @@ class BarrierLauncher:
             late.set()
             self._context.cancelJobsWithTag(tag)
 
-    def _too_late(self, ranks: int, started: int) -> SettingError:
-        return SettingError(
+    def _too_late(self, ranks: int, started: int) -> UnmetError:
+        return UnmetError(
             "start_timeout",
             self._settings.start_timeout,
             f"by then {started} of {ranks} ranks had a slot at {self._context.master}",
@@ -164,7 +164,7 @@ class SparkRunLauncher:
                 )
             )
         except Exception as error:
-            raise JobError(
+            raise TransientError(
                 f"horovod.spark.run failed: {first_line(error)}.", "Read the ranks' output above."
             ) from error
 

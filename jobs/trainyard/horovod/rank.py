@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard import rundir
-from trainyard.errors import JobError
+from trainyard.errors import TransientError
 
 REPORTS = "trainyard"
 """Scope of the rendezvous server in which ranks tell the driver that they run."""
@@ -122,7 +122,7 @@ class Rank:
             with socket.create_connection((self.driver, self.port)) as probe:
                 return str(probe.getsockname()[0])
         except (urllib.error.URLError, OSError) as error:
-            raise JobError(
+            raise TransientError(
                 f"rank {rank} on {socket.gethostname()} cannot reach the driver at "
                 f"{self.driver}:{self.port}: {error}.",
                 "Set spark.driver.host to an address of the driver that executors reach, and let "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from trainyard.errors import SettingError
+from trainyard.errors import SettingError, UnmetError
 from trainyard.executors import is_local
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ def check_slots(context: SparkContext, ranks: int, deadline: float) -> None:
     """Wait until Spark has a slot for every rank.
 
     Raises:
-        SettingError: it never will, or it had not by the deadline (of `time.monotonic`).
+        SettingError: it never will.
+        UnmetError: it had not by the deadline (of `time.monotonic`).
     """
     if context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true":
         raise SettingError(
@@ -27,10 +28,10 @@ def check_slots(context: SparkContext, ranks: int, deadline: float) -> None:
         )
     most = _most_slots(context)
     if most is not None and most < ranks:
-        raise _too_few(context, ranks, most, "has")
+        raise SettingError(*_too_few(context, ranks, most, "has"))
     while (slots := _slots(context)) < ranks:
         if time.monotonic() >= deadline:
-            raise _too_few(context, ranks, slots, "within start_timeout had")
+            raise UnmetError(*_too_few(context, ranks, slots, "within start_timeout had"))
         time.sleep(0.2)
 
 
@@ -52,13 +53,13 @@ def _most_slots(context: SparkContext) -> int | None:
     return int(instances) * (int(each) // cpus) if instances and each else None
 
 
-def _too_few(context: SparkContext, ranks: int, slots: int, verb: str) -> SettingError:
+def _too_few(context: SparkContext, ranks: int, slots: int, verb: str) -> tuple[str, int, str, str]:
     more = (
         f"use a master of local[{ranks}]"
         if is_local(context)
         else "give Spark more (spark.cores.max, or spark.executor.instances and .cores)"
     )
-    return SettingError(
+    return (
         "ranks",
         ranks,
         f"Spark at {context.master} {verb} {slots} slots, and each rank needs one",

@@ -28,6 +28,7 @@ class RunDirectory(Contract):
         help="Directory, on any filesystem URI, in which this run alone works.",
         section="Run",
         template="{{ run_dir }}",
+        operational=True,
     )
 
     @property

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, TypeVar
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, Context
-from airflow.sdk.exceptions import AirflowFailException
 
 from trainyard.errors import JobError
 from trainyard.layout import run_directory
@@ -23,7 +22,7 @@ from trainyard_airflow.cluster_driver import ClusterDriver
 from trainyard_airflow.cluster_submission import ClusterSubmission
 from trainyard_airflow.connection import SparkMaster, resolve
 from trainyard_airflow.drivers import Driver
-from trainyard_airflow.outcome import earlier_result
+from trainyard_airflow.outcome import earlier_result, failed
 from trainyard_airflow.room import MOST_SECONDS, NoRoomError
 from trainyard_airflow.submission import Running, Submission, SubmitArguments
 from trainyard_airflow.triggers.spark_driver import SparkDriverTrigger
@@ -51,6 +50,8 @@ class SparkJobOperator(SparkSubmitOperator):
 
     Args:
         job: the job's settings.
+        overrides: settings that replace the job's, by name. Dynamic mapping expands over them:
+            `SparkJobOperator.partial(task_id=..., job=...).expand(overrides=[{"seed": 1}, ...])`.
         deferrable: whether a task in cluster mode waits in the triggerer, and not in a worker.
         pool: the Airflow pool; by default that of the option `pool` of [trainyard].
         kwargs: what `SparkSubmitOperator` takes, except the application and its arguments.
@@ -63,6 +64,7 @@ class SparkJobOperator(SparkSubmitOperator):
         self,
         *,
         job: RunDirectory,
+        overrides: Mapping[str, Any] | None = None,
         name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
         deferrable: bool = True,
         pool: str | None = None,
@@ -76,7 +78,7 @@ class SparkJobOperator(SparkSubmitOperator):
             **kwargs,
         )
         self.contract = type(job)
-        self.settings = dict(_given(job))
+        self.settings = {**dict(_given(job)), **(overrides or {})}
         self.deferrable = deferrable
         self._running: Running | None = None
         self._is_killed = False
@@ -85,7 +87,7 @@ class SparkJobOperator(SparkSubmitOperator):
         """Submit the job and wait for its result.
 
         Raises:
-            AirflowFailException: it cannot work as it is set; a retry would not help.
+            AirflowFailException: it cannot work with these settings or data, retried or not.
             AirflowException: it failed; a retry continues where it stopped.
         """
         return self._execute(context, waiting_since=time.time())
@@ -242,11 +244,11 @@ class SparkJobOperator(SparkSubmitOperator):
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What a user has to change fails the task for good: a retry would end the same."""
+    """What a user has to change fails the task for good; see `failed`."""
     try:
         yield
     except JobError as error:
-        raise AirflowFailException(masking.mask(str(error))) from None
+        raise failed(error) from None
 
 
 def _given(job: RunDirectory) -> Iterable[tuple[str, Any]]:
