@@ -264,4 +264,4 @@ def _message(answer: Mapping[str, Any]) -> str:
 
 def _title(response: httpx.Response) -> str:
     found = _TITLE.search(response.text)
-    return html.unescape(found[1]).strip() if found else response.reason_phrase
+    return html.unescape(found[1]).strip(" .\n") if found else response.reason_phrase

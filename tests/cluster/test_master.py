@@ -100,7 +100,7 @@ def test_a_token_opens_the_server_and_secrets_show_nowhere(
     assert base64.urlsafe_b64encode(KEY).decode() not in shown
 
 
-@pytest.mark.parametrize("sent", ["", "no token", "signed by another"])
+@pytest.mark.parametrize("sent", ["", "no-token-at-all", "signed by another"])
 def test_a_token_that_is_missing_or_wrong_is_refused(
     task: Task, guarded: Standalone, sent: str
 ) -> None:
