@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from trainyard import tickets
 from trainyard.claims import ClaimRecord, last_claim
+from trainyard.errors import JobError
 from trainyard_airflow import drivers, masking, rest
 from trainyard_airflow.capacity import Demand
 from trainyard_airflow.cluster_driver import KILL_SECONDS, adopted, end
@@ -151,6 +152,9 @@ class ClusterSubmission:
                 return self._submit_once()
             except MasterAwayError as error:
                 self._wait_for_master(error, deadline)
+            except JobError:
+                drivers.forget(self._driver)  # there is none
+                raise
 
     def _submit_once(self) -> Driver:
         # A ticket each time, since an unanswered request may have made a driver; and before the

@@ -404,6 +404,7 @@ def test_a_wrong_token_fails_at_once(cluster: Cluster, told: MakeContext) -> Non
     cluster.master.token = "right"
     with pytest.raises(AirflowFailException, match="connection's password"):
         prepare().execute(told())
+    assert list(drivers.recorded()) == [], "there is no driver to end"
 
 
 class TestRoom:
