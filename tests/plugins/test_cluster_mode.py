@@ -256,7 +256,7 @@ def test_a_lost_driver_that_starts_late_does_no_work(
     assert len(cluster.master.drivers) == 2
     Path(worker.run_dir(), "result.json").unlink()
     launch(*late[0])
-    assert cluster.processes[late[0][0]].wait() == 2
+    assert cluster.processes[late[0][0]].wait() == 1
     assert cluster.claims() == ["0001.json"], "it did not even claim"
     refusal = tickets.read_refusal(worker.run_dir(), 1)
     assert refusal is not None
