@@ -287,8 +287,8 @@ def test_another_driver_that_was_faster_is_waited_for(
 def test_a_retry_of_a_dead_driver_submits_anew_in_the_same_directory(
     cluster: Cluster, told: MakeContext, worker: Worker
 ) -> None:
-    worker.behave("fail")
-    with pytest.raises(AirflowException, match="cause: the source has no rows") as raised:
+    worker.behave("waver")
+    with pytest.raises(AirflowException, match="cause: the store is full") as raised:
         prepare(deferrable=False).execute(told())
     assert not isinstance(raised.value, AirflowFailException), "a retry continues"
     worker.behave("succeed")
