@@ -104,8 +104,7 @@ def kills(api: Api, cluster: Standalone, place: Installation, dataset: str, roun
     for number in range(rounds):
         run_id = trigger(api, "endless", {"dataset": dataset})
         task = ("dags", "endless", "dagRuns", run_id, "taskInstances", "train")
-        wait_until(partial(has_begun, place, number + 1), 300)
-        wait_until(partial(is_in, api, task, "deferred"), 60)
+        wait_until(partial(trains, api, task, place, number + 1), 300)
         count = len(cluster.jobs())
         began = time.monotonic()
         api.patch(*task, body={"new_state": "failed"})
@@ -116,15 +115,18 @@ def kills(api: Api, cluster: Standalone, place: Installation, dataset: str, roun
     return max(times)
 
 
-def has_begun(place: Installation, count: int) -> bool:
-    """Whether so many trainings have begun so far."""
+def trains(api: Api, task: tuple[str, ...], place: Installation, count: int) -> bool:
+    """Whether a task waits for its training, which is the `count`-th that has begun."""
     events = place.home.glob("store/endless/*/train/g*/events/*rank0*")
-    return len({path.parent for path in events}) >= count
+    return is_in(api, task, "deferred") and len({path.parent for path in events}) >= count
 
 
 def is_in(api: Api, path: tuple[str, ...], *states: str) -> bool:
-    """Whether a run or a task is in one of some states."""
-    return api.get(*path)["state"] in states
+    """Whether a run or a task is in one of some states; SystemExit if it failed instead."""
+    state = api.get(*path)["state"]
+    if state == "failed" and state not in states:
+        raise SystemExit(f"{path[-1]} has failed")
+    return state in states
 
 
 def trigger(api: Api, dag_id: str, conf: dict[str, Any]) -> str:

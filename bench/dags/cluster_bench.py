@@ -14,7 +14,7 @@ with DAG(dag_id="both_modes", schedule=None, catchup=False):
             task_id=mode,
             conn_id=f"spark_{mode}",
             job=Prepare(
-                source="sample:digits", features=("pixels",), label="digit", key="id", reuse=False
+                source="sample:mnist", features=("pixels",), label="digit", key="id", reuse=False
             ),
         )
         for mode in ("client", "cluster")
