@@ -109,7 +109,8 @@ if __name__ == "__main__":
     if importlib.util.find_spec("airflow") is None:
         path = os.pathsep.join([str(ROOT / "jobs"), str(ROOT / "plugins")])
         # Nothing is read from or written into an installation.
-        home = tempfile.mkdtemp(prefix="trainyard-bench-airflow-")
-        environment = {**os.environ, "PYTHONPATH": path, "AIRFLOW_HOME": home}
-        os.execve(AIRFLOW, [str(AIRFLOW), __file__, *sys.argv[1:]], environment)  # noqa: S606
+        with tempfile.TemporaryDirectory(prefix="trainyard-bench-") as home:
+            environment = {**os.environ, "PYTHONPATH": path, "AIRFLOW_HOME": home}
+            command = [str(AIRFLOW), __file__, *sys.argv[1:]]
+            sys.exit(subprocess.run(command, env=environment).returncode)
     main(int(sys.argv[1]) if len(sys.argv) > 1 else 500)
