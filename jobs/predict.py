@@ -178,7 +178,7 @@ def _dataset_rows(spark: SparkSession, spec: Predict, model: StoredModel, run_di
     dataset.check_files(*splits)
     layout = layout_of(model.meta, KEY)
     width, wanted = model.meta.width, input_of(dataset, "model", model)
-    schema = schema_of(dataset)
+    schema = schema_of(dataset, KEY, FEATURES, MARGIN)
 
     def batches(given: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
         for batch in read_units(given, schema) if wanted == FEATURES else given:

@@ -68,7 +68,7 @@ def score(spark: SparkSession, split: Split, models: Mapping[str, StoredModel]) 
         JobError: on use of the frame: a label is null, not finite, or no class.
     """
     dataset = split.dataset
-    schema = schema_of(dataset)
+    schema = schema_of(dataset, KEY, FEATURES, LABEL, MARGIN, KEEP)
     says = _regression_scores if dataset.task == REGRESSION else _class_scores
     columns = "{n}_prediction double"
     if dataset.task != REGRESSION:

@@ -62,15 +62,16 @@ def file_schema(
     return pa.schema([pa.field(name, kind) for name, kind in types.items() if name not in absent])
 
 
-def schema_of(dataset: Dataset) -> pa.Schema:
-    """The columns of a dataset's files."""
-    return file_schema(
+def schema_of(dataset: Dataset, *names: str) -> pa.Schema:
+    """The columns of a dataset's files; of those named only that are there, if any are named."""
+    whole = file_schema(
         task=dataset.task,
         has_weight=dataset.weight is not None,
         has_margin=dataset.base_margin is not None,
         has_keep=bool(dataset.keep),
         is_preprocessed=dataset.preprocessing is not None,
     )
+    return pa.schema([field for field in whole if not names or field.name in names])
 
 
 class PartWriter:
