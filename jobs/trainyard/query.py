@@ -68,12 +68,13 @@ def open_tables(spark: SparkSession, tables: Mapping[str, str]) -> dict[str, Dat
             raise JobError(f"setting 'tables' has {name!r}: {cause}", error.fix) from error
         frame = table.frame
         if table.malformed:
-            bad = frame.filter(column(table.malformed).isNotNull())
-            lines = [row[0] for row in bad.select(table.malformed).limit(_EXAMPLES).collect()]
-            if lines:
+            # All columns, since Spark does not answer for this one alone.
+            bad = frame.filter(column(table.malformed).isNotNull()).limit(_EXAMPLES).collect()
+            if bad:
+                lines = ", ".join(repr(row[table.malformed]) for row in bad)
                 raise JobError(
-                    f"setting 'tables' has {name!r}: {bad.count()} lines of {source!r} are "
-                    f"malformed, such as {', '.join(map(repr, lines))}.",
+                    f"setting 'tables' has {name!r}: {source!r} has malformed lines, such as "
+                    f"{lines}.",
                     "Correct the lines, or take them out.",
                 )
             frame = frame.drop(table.malformed)
