@@ -11,7 +11,7 @@ TIERS := lint types test-dags test-plugins test-jobs test-e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-airflow demo up down gc test test-dags test-plugins test-jobs \
-	test-e2e lint types format lock golden bench bench-peer clean clean-venv
+	test-e2e test-faults lint types format lock golden bench bench-peer clean clean-venv
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,13 +58,16 @@ test-jobs: setup ## Test the Spark jobs and their library
 test-e2e: setup ## Test whole runs: Airflow, Spark and the registry together
 	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/e2e $(ARGS)
 
+test-faults: setup ## Test what is slow to kill: drivers, executors; not a part of `make test`
+	$(JOBS_ENV) $(JOBS)/python -m pytest tests/faults $(ARGS)
+
 lint: setup-tools ## Check style
 	$(TOOLS)/ruff check .
 	$(TOOLS)/ruff format --check .
 
 types: setup ## Check types, each side against its own environment
 	MYPYPATH=jobs:scripts:tests/jobs:bench $(TOOLS)/mypy --python-executable=$(JOBS)/python \
-		--cache-dir=.cache/mypy/jobs jobs tests/jobs bench
+		--cache-dir=.cache/mypy/jobs jobs tests/jobs tests/faults bench
 	MYPYPATH=jobs:plugins:scripts $(TOOLS)/mypy --python-executable=$(AIRFLOW)/python \
 		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e
 

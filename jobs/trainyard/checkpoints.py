@@ -36,7 +36,9 @@ class Checkpoints:
             data: the state.
         """
         name = f"{self.unit}-{number:06d}-{_digest(data)}{self.suffix}"
-        store.write_bytes(join(self.run_dir, CHECKPOINTS, name), data)
+        directory = join(self.run_dir, CHECKPOINTS)
+        with store.writing(f"the checkpoint of {self.unit} {number} in {directory!r}"):
+            store.write_bytes(join(directory, name), data)
         for old in self._names()[:-KEEP]:
             store.remove(join(self.run_dir, CHECKPOINTS, old))
 

@@ -6,6 +6,7 @@
         deaths/...json          how a worker died, in its own words
         failure.json            why the last attempt failed
         result.json             the manifest; written last
+        commits/...json         which parts of an output are done; see `commits`
         data/ model/ report/ checkpoints/ predictions/ quarantine/     what the jobs make
 
 A run directory may lie on any filesystem that fsspec knows (`file`, `s3`, `abfs`, ...). Only the
@@ -22,6 +23,7 @@ FAILURE = "failure.json"
 CLAIMS = "claims"
 EVENTS = "events"
 DEATHS = "deaths"
+COMMITS = "commits"
 
 DATA = "data"
 DATASET = "dataset.json"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,9 @@ from trainyard.dataset import (
 )
 from trainyard.errors import JobError
 from trainyard.layout import join
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _TYPES = {
     KEY: pa.string(),
@@ -137,14 +141,12 @@ class PartWriter:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self._discard()
-            raise JobError(
-                f"{self._uri!r} cannot be written: {error}.",
-                "Free some space, or use another run directory.",
-            ) from error
+        with store.writing(repr(self._uri)):
+            try:
+                yield
+            except OSError:
+                self._discard()
+                raise
 
     def _discard(self) -> None:
         with suppress(OSError):
@@ -186,6 +188,29 @@ def units(dataset: Dataset, split: str) -> list[Unit]:
         for file in dataset.splits[split]
         for group, rows in enumerate(file.row_groups)
     ]
+
+
+def cut(dataset: Dataset, splits: Sequence[str], most: int) -> list[list[Unit]]:
+    """The row groups of some splits in order, cut into `most` parts or fewer; one at least."""
+    found = [unit for split in splits for unit in units(dataset, split)]
+    count = max(1, min(most, len(found)))
+    bounds = [len(found) * number // count for number in range(count + 1)]
+    return [found[start:stop] for start, stop in itertools.pairwise(bounds)]
+
+
+def part_numbers(spark: SparkSession, parts: Sequence[Sequence[Unit]]) -> DataFrame:
+    """A frame of the parts' numbers, each in the partition of that number; see `read_parts`."""
+    return spark.range(0, len(parts), 1, len(parts))
+
+
+def read_parts(
+    batches: Iterator[pa.RecordBatch], parts: Sequence[Sequence[Unit]], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Read the parts that batches of `part_numbers` name; see `read_units`."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            for path, group, rows in parts[number]:
+                yield from _read_group(path, group, rows, schema).to_batches()
 
 
 def read_units(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from trainyard.errors import JobError
+from trainyard.errors import JobError, TransientError
 from trainyard.layout import join
 
 if TYPE_CHECKING:
@@ -184,18 +186,49 @@ def within(root: str, uri: str) -> str | None:
     return relative
 
 
-def check_writable(uri: str) -> None:
-    """Prove that a directory can be written, or say why not.
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """Say what could not be written, where the block's writing fails.
+
+    Args:
+        what: the object, as a reader of the error knows it.
 
     Raises:
-        JobError: naming the directory and what the filesystem answered.
+        TransientError: naming it and what the filesystem answered.
     """
-    probe = join(uri, ".probe")
     try:
+        yield
+    except OSError as error:
+        raise TransientError(
+            f"{what} cannot be written: {error}.",
+            "Free some space, make it writable for the job's user, or use another run directory.",
+        ) from error
+
+
+@contextmanager
+def reading(uri: str, what: str, *, missing: JobError, fix: str) -> Iterator[None]:
+    """Say what is wrong with a JSON object, where the block cannot make of it what it should be.
+
+    Args:
+        uri: the object.
+        what: what it should describe, with its article.
+        missing: raised where nothing is there.
+        fix: what to do where it describes something else.
+
+    Raises:
+        JobError: likewise.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise missing from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise JobError(f"{uri!r} does not describe {what}: {error!r}.", fix) from error
+
+
+def check_writable(uri: str) -> None:
+    """Prove that a directory can be written; see `writing` for the error."""
+    probe = join(uri, ".probe")
+    with writing(f"the directory {uri!r}"):
         write_bytes(probe, b"probe\n")
         remove(probe)
-    except OSError as error:
-        raise JobError(
-            f"the directory {uri!r} cannot be written: {error}.",
-            "Make it writable for the job's user, free some space, or choose another one.",
-        ) from error

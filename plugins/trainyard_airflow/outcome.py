@@ -9,6 +9,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from trainyard import rundir
+from trainyard.errors import JobError, TransientError
 from trainyard.job import EXIT_REFUSED
 from trainyard.specs import RunDirectory
 from trainyard_airflow import masking
@@ -23,6 +24,12 @@ class Ended:
     last_line: str
 
 
+def failed(error: JobError) -> AirflowException:
+    """What a task raises for an error, masked: a permanent one uses up no retries."""
+    kind = AirflowFailException if error.permanent else AirflowException
+    return kind(masking.mask(str(error)))
+
+
 def outcome(job: RunDirectory, ended: Ended, earlier_claim: int) -> dict[str, Any]:
     """The result that a job wrote; before it was submitted there was none.
 
@@ -35,7 +42,8 @@ def outcome(job: RunDirectory, ended: Ended, earlier_claim: int) -> dict[str, An
         earlier_claim: number of the last claim before it; a failure of that time is not its own.
 
     Raises:
-        AirflowFailException: the job was refused before any work; a retry would be too.
+        AirflowFailException: the job was refused before any work, or failed for a cause that a
+            retry would meet again.
         AirflowException: it failed; a retry continues.
     """
     result = rundir.read_result(job.run_dir)
@@ -44,7 +52,8 @@ def outcome(job: RunDirectory, ended: Ended, earlier_claim: int) -> dict[str, An
     if ended.code == EXIT_REFUSED and ended.cause:
         raise AirflowFailException(ended.cause)
     if failure := rundir.read_failure(job.run_dir, after_claim=earlier_claim):
-        raise AirflowException(masking.mask(f"cause: {failure['cause']} fix: {failure['fix']}"))
+        kind = JobError if failure["permanent"] else TransientError
+        raise failed(kind(failure["cause"], failure["fix"]))
     raise AirflowException(ended.cause or _unexplained(job, ended))
 
 

@@ -58,6 +58,10 @@ def test_first_run_trains_promotes_and_predicts(first: Run) -> None:
     assert evaluated["rows"]["test"] == rows["test"]
     assert promoted["promoted"] is True
     assert promoted["champion"]["uri"] == trained["outputs"]["model_uri"]
+    told = json.loads(Path(evaluated["outputs"]["report"], "verdict.json").read_text())
+    assert told["promoted"] is True
+    assert told["verdict"] == promoted["verdict"]
+    assert all(rule["passed"] for rule in told["verdict"])
     assert predicted["model"]["version"] == trained["model"]["version"]
     assert predicted["rows"] == {"in": rows["test"], "out": rows["test"]}
     assert {task["try_number"] for task in first.tasks().values()} == {1}

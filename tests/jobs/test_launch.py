@@ -135,6 +135,7 @@ def test_slots_that_others_hold_end_in_the_start_timeout(
         context.cancelJobsWithTag("hold")
         hold.join()
     assert caught.value.name == "start_timeout"
+    assert not caught.value.permanent
     assert "0 of 2 ranks had a slot" in caught.value.cause
 
 
@@ -197,6 +198,7 @@ def test_a_ranks_cause_and_fix_survive(launcher: BarrierLauncher) -> None:
     with pytest.raises(JobError) as caught:
         launcher.run(fn, 2)
     assert (caught.value.cause, caught.value.fix) == ("the cause.", "The fix.")
+    assert caught.value.permanent
 
 
 def test_an_import_that_fails_on_a_rank_is_named(launcher: BarrierLauncher) -> None:
@@ -400,3 +402,4 @@ def test_the_first_own_error_is_blamed_and_not_the_survivors(tmp_path: Path) -> 
     error = RuntimeError("barrier task ResultTask(0, 0) finished unsuccessfully")
     found = explain(error, deaths, {0: {"partition": 0}}, 3, settings_of(tmp_path), engine_of())
     assert found.cause == "rank2 on h failed with KeyError: m."
+    assert not found.permanent

@@ -18,6 +18,9 @@ def save(run_dir: str, epoch: int, state: Mapping[str, Any]) -> None:
         run_dir: the run directory.
         epoch: the epoch that is complete, from 1.
         state: tensors and plain values only, so that it loads with `weights_only`.
+
+    Raises:
+        TransientError: it cannot be written; those before it stay.
     """
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from trainyard.barrier.engine import LaunchSettings, Place
 from trainyard.barrier.failures import first_line
 from trainyard.barrier.slots import check_slots
-from trainyard.errors import JobError, SettingError
+from trainyard.errors import SettingError, TransientError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -170,7 +170,7 @@ class SparkRunLauncher:
                 )
             )
         except Exception as error:
-            raise JobError(
+            raise TransientError(
                 f"horovod.spark.run failed: {first_line(error)}.", "Read the ranks' output above."
             ) from error
 

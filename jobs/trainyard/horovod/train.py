@@ -33,7 +33,7 @@ PROGRESS_SECONDS = 2.0
 def train(spec: TrainHorovod, dataset: Dataset, *, claim: int, launch: int = 1) -> TrainResult:
     """Train a network on this rank's share of a dataset; Horovod is initialised.
 
-    An attempt that finds checkpoints of the same settings and data goes on after the last of them.
+    An attempt that finds checkpoints of the same data and decisive settings goes on after the last.
 
     Args:
         spec: the job's settings.
@@ -139,7 +139,7 @@ class _Training:
         return state
 
     def _made_by(self) -> dict[str, Any]:
-        return {"settings": self.spec.to_mapping(), "dataset": self.dataset.fingerprint}
+        return {"settings": self.spec.decisive(), "dataset": self.dataset.fingerprint}
 
     def _keep(self, events: EventWriter, epoch: Epoch) -> None:
         if epoch is best_of(self.history):

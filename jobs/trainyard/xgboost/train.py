@@ -162,7 +162,7 @@ class _Training:
 
     def _made_by(self) -> dict[str, Any]:
         made_by = {
-            "settings": self.spec.to_mapping(),
+            "settings": self.spec.decisive(),
             "workers": self.size,  # whose shares decide on the bins
             "dataset": self.dataset.fingerprint,
         }

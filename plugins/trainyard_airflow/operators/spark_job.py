@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.log import mask_secret
 
 from trainyard import rundir
@@ -20,7 +20,7 @@ from trainyard.specs import RunDirectory
 from trainyard_airflow import masking, preflight, processes, settings
 from trainyard_airflow.connection import SparkMaster, resolve
 from trainyard_airflow.hook import ClientHook
-from trainyard_airflow.outcome import Ended, outcome
+from trainyard_airflow.outcome import Ended, failed, outcome
 from trainyard_airflow.private_conf import private_conf
 from trainyard_airflow.progress import ProgressFollower
 
@@ -45,6 +45,8 @@ class SparkJobOperator(SparkSubmitOperator):
 
     Args:
         job: the job's settings.
+        overrides: settings that replace the job's, by name. Dynamic mapping expands over them:
+            `SparkJobOperator.partial(task_id=..., job=...).expand(overrides=[{"seed": 1}, ...])`.
         kwargs: what `SparkSubmitOperator` takes, except the application and its arguments.
     """
 
@@ -52,11 +54,16 @@ class SparkJobOperator(SparkSubmitOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {"settings": "json"}
 
     def __init__(
-        self, *, job: RunDirectory, name: str = "{{ ti.dag_id }}.{{ ti.task_id }}", **kwargs: Any
+        self,
+        *,
+        job: RunDirectory,
+        overrides: Mapping[str, Any] | None = None,
+        name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
+        **kwargs: Any,
     ) -> None:
         super().__init__(application="", application_args=None, name=name, **kwargs)
         self.contract = type(job)
-        self.settings = dict(_given(job))
+        self.settings = {**dict(_given(job)), **(overrides or {})}
         self._marker: str | None = None
         self._is_killed = False
 
@@ -64,7 +71,7 @@ class SparkJobOperator(SparkSubmitOperator):
         """Submit the job and wait for its result.
 
         Raises:
-            AirflowFailException: it cannot work as it is set; a retry would not help.
+            AirflowFailException: it cannot work with these settings or data, retried or not.
             AirflowException: it failed; a retry continues where it stopped.
         """
         try:
@@ -72,7 +79,7 @@ class SparkJobOperator(SparkSubmitOperator):
             earlier_claim = self._end_earlier_attempt(job.run_dir)
             result = self._earlier_result(job) or self._run(job, earlier_claim)
         except JobError as error:
-            raise AirflowFailException(masking.mask(str(error))) from None
+            raise failed(error) from None
         finished = {"run_dir": job.run_dir, **result}
         del finished["settings"]
         for outlet in self.outlets:
