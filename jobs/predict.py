@@ -59,7 +59,7 @@ _PART_ROWS = 65_536
 
 def predict(spec: Predict, run: Run) -> dict[str, Any]:
     """Run the job in a Spark session of its own."""
-    with spark_session(f"predict {spec.source}") as spark, unwrapped():
+    with spark_session(f"predict {spec.source}", spec.imports) as spark, unwrapped():
         return predict_rows(spark, spec, run)
 
 

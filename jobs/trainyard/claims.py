@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
-from trainyard import store
-from trainyard.errors import TransientError
+from trainyard import store, tickets
+from trainyard.errors import JobError, TransientError
 from trainyard.layout import CLAIMS, join
 from trainyard.repeating import Repeating
 
@@ -83,9 +83,10 @@ class Claim:
             on_lost: called from a thread when a later claim is found; the default ends the process.
 
         Raises:
-            TransientError: a live driver holds it.
+            TransientError: a live driver holds it, or Airflow has given this one up.
         """
         store.check_writable(run_dir)
+        tickets.check(run_dir)
         last = last_claim(run_dir)
         if last is not None and claim_lives(run_dir, last):
             raise _claimed(run_dir, last)
@@ -104,7 +105,13 @@ class Claim:
         )
         if not made:
             raise _claimed(run_dir, _read_claim(run_dir, record.number))
-        return cls(run_dir, record, on_lost)
+        claim = cls(run_dir, record, on_lost)
+        try:
+            tickets.check(run_dir)
+        except JobError:
+            claim.release()
+            raise
+        return claim
 
     def release(self) -> None:
         """Give the directory back; the claim counts as ended at once."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from trainyard import rundir
+from trainyard import rundir, tickets
 from trainyard.claims import Claim, parent_watch
 from trainyard.errors import JobError, TransientError
 from trainyard.layout import RESULT, join
@@ -65,6 +65,8 @@ def run_job(contract: type[Spec], work: Work[Spec], argv: Sequence[str] | None =
                     claim.release()
     except JobError as error:
         print(error, file=sys.stderr, flush=True)
+        with suppress(OSError, JobError):
+            tickets.report_refusal(error)
         return EXIT_REFUSED if error.permanent else EXIT_FAILED
 
 

@@ -2,6 +2,7 @@
 
     <store>/<dag_id>/<run>/<task>/g<generation>/     a run directory; one job works in it
         claims/0001.json        a driver's claim; .beat while it lives, .end when it is over
+        tickets/0001.ticket     which submission it waits for; .refused says why one did not work
         events/...jsonl         numbered segments of progress events
         deaths/...json          how a worker died, in its own words
         failure.json            why the last attempt failed
@@ -21,6 +22,7 @@ import re
 RESULT = "result.json"
 FAILURE = "failure.json"
 CLAIMS = "claims"
+TICKETS = "tickets"
 EVENTS = "events"
 DEATHS = "deaths"
 COMMITS = "commits"

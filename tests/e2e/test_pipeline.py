@@ -132,9 +132,11 @@ def test_a_misspelt_optimizer_parameter_fails_at_once_without_a_retry(first: Run
 
     assert run.wait() == "failed"
 
-    train = run.tasks()["train"]
-    assert (train["state"], train["try_number"], train["max_tries"]) == ("failed", 1, 2)
-    log = run.log("train")
+    tasks = run.tasks()
+    doctor = tasks["doctor"]
+    assert (doctor["state"], doctor["try_number"], doctor["max_tries"]) == ("failed", 1, 2)
+    assert tasks["prepare"]["state"] == "upstream_failed", "nothing was submitted"
+    log = run.log("doctor")
     assert "momentun" in log
     assert "'momentum'" in log
     assert "cause: " in log

@@ -12,9 +12,10 @@ from trainyard import rundir
 from trainyard.barrier.engine import Engine, LaunchSettings
 from trainyard.barrier.failures import LostRankError, explain
 from trainyard.barrier.reports import Reports
-from trainyard.barrier.slots import check_slots, is_local
+from trainyard.barrier.slots import check_slots
 from trainyard.barrier.task import Task
 from trainyard.errors import UnmetError
+from trainyard.executors import is_local
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

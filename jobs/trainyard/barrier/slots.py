@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
 from trainyard.errors import SettingError, UnmetError
+from trainyard.executors import is_local
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -63,11 +63,6 @@ def all_slots(context: SparkContext) -> int:
     """How many ranks Spark can run at once, as far as it tells now; one at least."""
     most = _most_slots(context)
     return max(1, _slots(context) if most is None else most)
-
-
-def is_local(context: SparkContext) -> bool:
-    """Whether the only executor is this process."""
-    return re.fullmatch(r"local(\[.*\])?", str(context.master)) is not None
 
 
 def _too_few(

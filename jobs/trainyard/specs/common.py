@@ -26,6 +26,9 @@ class RunDirectory(Contract):
     slots_setting: ClassVar[str] = "slots"
     """Name of the setting that says how many slots a job needs, where one does."""
 
+    imports: ClassVar[tuple[str, ...]] = ("pyarrow",)
+    """Modules that the job's tasks import, on executors too."""
+
     run_dir: str = setting(
         help="Directory, on any filesystem URI, in which this run alone works.",
         section="Run",

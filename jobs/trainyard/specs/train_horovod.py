@@ -17,6 +17,7 @@ class TrainHorovod(RunDirectory):
 
     job = "train_horovod"
     slots_setting = "ranks"
+    imports = ("torch", "horovod.torch")
 
     dataset: str = setting(
         help="Directory that holds the prepared dataset.json.", section="Data", operational=True

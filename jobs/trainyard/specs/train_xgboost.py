@@ -21,6 +21,7 @@ class TrainXGBoost(RunDirectory):
 
     job = "train_xgboost"
     slots_setting = "num_workers"
+    imports = ("xgboost", "pyarrow")
     old_names = OLD_NAMES
 
     dataset: str = setting(
