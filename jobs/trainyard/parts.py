@@ -167,11 +167,18 @@ def task_attempt() -> tuple[int, int]:
 
 
 def sweep(directory: str, kept: Sequence[str]) -> None:
-    """Remove the files of a directory's sub-directories that a failed task attempt left."""
+    """Remove what failed task attempts left in the folders of the files that are kept.
+
+    Args:
+        directory: where the files lie.
+        kept: their paths in it.
+    """
+    keep = {join(directory, path) for path in kept}
     for folder in {path.rpartition("/")[0] for path in kept}:
         for name in store.list_names(join(directory, folder)):
-            if join(folder, name).lstrip("/") not in kept:
-                store.remove(join(directory, folder, name))
+            path = join(directory, folder, name)
+            if path not in keep:
+                store.remove(path)
 
 
 Unit = tuple[str, int, int]

@@ -250,8 +250,9 @@ def test_horovods_threads_do_not_interrupt_the_computation(launcher: BarrierLaun
         assert others.count(os.SCHED_BATCH) >= 2  # its own and Gloo's
 
 
+@pytest.mark.parametrize("collective", ["sum_over_ranks", "broadcast"])
 def test_a_rank_that_stops_answering_ends_the_others(
-    spark: SparkSession, tmp_path: Path, pids: Path
+    spark: SparkSession, tmp_path: Path, pids: Path, collective: str
 ) -> None:
     launcher = launcher_of(spark.sparkContext, tmp_path, stall_timeout=4)
 
@@ -259,12 +260,12 @@ def test_a_rank_that_stops_answering_ends_the_others(
         import horovod.torch as hvd
         import torch
 
-        from trainyard.horovod.collective import sum_over_ranks
+        from trainyard.horovod import collective as module
 
         (pids / str(os.getpid())).touch()
         if hvd.rank() == 1:
             time.sleep(60)
-        sum_over_ranks(torch.ones(10), "step", timeout=4)
+        getattr(module, collective)(torch.ones(10), "step", timeout=4)
 
     began = time.monotonic()
     with pytest.raises(JobError) as caught:
