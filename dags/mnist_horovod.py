@@ -34,11 +34,11 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Asset, chain
 
-from trainyard.specs import Evaluate, Predict, Prepare, TrainHorovod
+from trainyard.specs import Prepare, TrainHorovod
 from trainyard_airflow.operators.doctor import DoctorOperator
-from trainyard_airflow.operators.promote import PromoteModelOperator
 from trainyard_airflow.operators.spark_job import SparkJobOperator
 from trainyard_airflow.params import combine, gate_params, param, result, trigger_params
+from trainyard_airflow.pipeline import judge_and_serve
 
 MODEL = "mnist"
 
@@ -113,31 +113,10 @@ with DAG(
         ),
         outlets=[Asset("mnist_model")],
     )
-    evaluate = SparkJobOperator(
-        task_id="evaluate",
-        job=Evaluate(
-            dataset=result("prepare", "outputs", "dataset"),
-            model=result("train", "outputs", "model_uri"),
-            champion=f"models:/{MODEL}@champion",
-            mlflow_run_id=result("train", "model", "mlflow_run_id"),
-        ),
-    )
-    promote = PromoteModelOperator(
-        task_id="promote",
-        evaluation=evaluate.output,
+    served = judge_and_serve(
+        MODEL,
         minimums={"accuracy": param("minimum_accuracy")},
         margins={"accuracy": param("margin_accuracy")},
-        paired=param("gate_paired"),
-        mode=param("gate_mode"),
+        predictions=Asset("mnist_predictions"),
     )
-    predict = SparkJobOperator(
-        task_id="predict",
-        job=Predict(
-            source=result("prepare", "outputs", "dataset"),
-            format="dataset",
-            split="test",
-            model=result("promote", "champion", "uri"),
-        ),
-        outlets=[Asset("mnist_predictions")],
-    )
-    chain(doctor, prepare, train, evaluate, promote, predict)
+    chain(doctor, prepare, train, *served)

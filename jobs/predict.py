@@ -24,8 +24,9 @@ import pyarrow as pa
 from trainyard import store
 from trainyard.canonical import canonical
 from trainyard.commits import Commits
-from trainyard.dataset import FEATURES, KEY, Dataset
+from trainyard.dataset import FEATURES, KEY, MARGIN, Dataset
 from trainyard.errors import JobError, TransientError
+from trainyard.good_rows import checked_rows
 from trainyard.inputs import input_of, inputs
 from trainyard.job import Run, run_job
 from trainyard.layout import DATASET, PREDICTIONS, join
@@ -41,7 +42,7 @@ from trainyard.predictions import (
     faults_of,
     write_parts,
 )
-from trainyard.preprocessing import Preprocessing, checked_rows
+from trainyard.preprocessing import Preprocessing
 from trainyard.rows import FAULT, Batch, Layout, classify
 from trainyard.scoring import Shipped, check_model
 from trainyard.session import spark_session
@@ -199,6 +200,7 @@ def layout_of(meta: ModelMeta, key: str | None) -> Layout:
         width=made.values if made else meta.width,
         missing=made is not None and made.imputation != "none",
         key=key,
+        base_margin=meta.base_margin,
     )
 
 
@@ -211,6 +213,7 @@ def _made_batches(width: int) -> Batches:
                 values=matrix(batch.column(FEATURES), width),
                 keys=batch.column(KEY),
                 faults={row: fault for row, fault in enumerate(told) if fault is not None},
+                margins=batch.column(MARGIN),
                 unseen=sum(
                     count > 0 for count, fault in zip(unseen, told, strict=True) if fault is None
                 ),
@@ -231,12 +234,13 @@ def dataset_rows(
     splits = splits_of(spec)
     parts = cut(dataset, splits, most)
     width, wanted = model.meta.width, input_of(dataset, "model", model)
-    schema = schema_of(dataset)
+    schema = schema_of(dataset, KEY, FEATURES, MARGIN)
 
     def batches(given: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
         for batch in read_parts(given, parts, schema) if wanted == FEATURES else given:
             values = matrix(batch.column(wanted), width)
-            yield Batch(values=values, keys=batch.column(KEY), faults={})
+            margins = batch.column(MARGIN) if dataset.base_margin is not None else None
+            yield Batch(values=values, keys=batch.column(KEY), faults={}, margins=margins)
 
     if wanted == FEATURES:
         frame = part_numbers(spark, parts)

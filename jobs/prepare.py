@@ -7,35 +7,33 @@ The table is read twice, and never held in memory: once to find what is wrong wi
 classes there are, once to write it; preprocessing, quarantine and some splits read it again. A
 row's place follows from a hash of its key, so that it is the same however the table is partitioned.
 Without a key column a row is known by its features, and rows with equal features share a split.
+In place of a source, `tables` and a `query` give the rows; the query runs once.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainyard import preprocessing, reuse, store
-from trainyard.canonical import canonical, common_width, label_kind, with_original
+from trainyard.canonical import canonical, label_kind, with_original
 from trainyard.dataset import CLASSIFICATION, KEY, Dataset
 from trainyard.errors import JobError
-from trainyard.good_rows import changed, good_rows
+from trainyard.good_rows import changed, check_margins, good_rows
 from trainyard.job import Run, run_job
 from trainyard.layout import DATA, QUARANTINE, join
+from trainyard.opened import Opened, open_rows
 from trainyard.parts import file_schema, sweep
 from trainyard.preprocessing import Preprocessing
 from trainyard.quarantine import write_quarantine
-from trainyard.rows import Layout
-from trainyard.schema import Schema, faults, read_schema
+from trainyard.schema import faults, read_schema
 from trainyard.session import spark_session
-from trainyard.sources import Table, check_apart, open_table
 from trainyard.sparkerrors import unwrapped
 from trainyard.specs import SPLITS, Prepare
-from trainyard.split import SPLIT, check_counts, plan, split_rows
+from trainyard.split import SPLIT, check_counts, plan, rows_of_each, split_rows
 from trainyard.survey import Survey, check_varies, class_of_each, survey
 from trainyard.validation import validate
 from trainyard.writer import Part, Target, write_parts
@@ -43,16 +41,18 @@ from trainyard.writer import Part, Target, write_parts
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FORMAT = 2
+FORMAT = 3
 """Version of what this job writes; a change of it changes every fingerprint."""
 
-_NOT_CONTENT = ("run_dir", "source", "format", "findings", "reuse", "datasets")
-"""Settings that do not shape a dataset."""
+_NOT_CONTENT = {
+    *("run_dir", "source", "format", "tables", "query", "findings", "reuse", "datasets"),
+}
+"""Settings that do not shape a dataset: what its rows are is in the digest itself."""
 
 
 def prepare(spec: Prepare, run: Run) -> dict[str, Any]:
     """Run the job in a Spark session of its own."""
-    with spark_session(f"prepare {spec.source}", spec.imports) as spark, unwrapped():
+    with spark_session(f"prepare {spec.origin}", spec.imports) as spark, unwrapped():
         return prepare_dataset(spark, spec, run)
 
 
@@ -63,8 +63,7 @@ def prepare_dataset(spark: SparkSession, spec: Prepare, run: Run) -> dict[str, A
         JobError: the source cannot be used as it is.
     """
     directory = join(run.directory, DATA)
-    check_apart(spec.source, directory)
-    opened = open_source(spark, spec, read_schema(spec.schema))
+    opened = open_rows(spark, spec, read_schema(spec.schema), directory)
 
     run.events.progress("survey", 0, 1, "passes")
     found = survey(opened.rows, opened.layout)
@@ -72,9 +71,12 @@ def prepare_dataset(spark: SparkSession, spec: Prepare, run: Run) -> dict[str, A
         run.events.note(text)
     classes = classes_of(spec, opened, found)
     run.events.progress("survey", 1, 1, "passes", rows=found.rows, bad=found.faults.rows)
+    if opened.tables:
+        told = ", ".join(f"{count:,} in {name}" for name, count in opened.tables.items())
+        run.events.note(f"the query makes {found.rows:,} rows of {told}")
 
     outputs = put_aside(spec, opened, found, run)
-    print_ = fingerprint(spec, found)
+    print_ = fingerprint(spec, opened, found)
     dataset = reuse.find(spec, print_)
     if dataset is None:
         dataset = make(spec, opened, found, classes, run, print_)
@@ -89,55 +91,9 @@ def prepare_dataset(spark: SparkSession, spec: Prepare, run: Run) -> dict[str, A
     return {
         "outputs": {"dataset": dataset.directory, **outputs},
         "rows": {"in": found.rows, "out": written, "quarantined": found.faults.rows, **counts},
+        **({"tables": opened.tables} if opened.tables else {}),
         "fingerprints": {"dataset": dataset.fingerprint},
     }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Opened:
-    """A source whose columns are known.
-
-    Attributes:
-        table: the source.
-        schema: the rules for its columns.
-        rows: its `canonical` rows.
-        layout: which columns make them.
-    """
-
-    table: Table
-    schema: Schema
-    rows: DataFrame
-    layout: Layout
-
-
-def open_source(spark: SparkSession, spec: Prepare, schema: Schema) -> Opened:
-    """Open the source and make its rows canonical.
-
-    Raises:
-        JobError: a column is not there, or has a type that cannot be used.
-    """
-    layout = Layout(
-        numbers=tuple(name for name in spec.features if name not in spec.categorical),
-        categories=spec.categorical,
-        width=0,
-        missing=spec.imputation != "none",
-        label=spec.label,
-        task=spec.task,
-        key=spec.key,
-        weight=spec.weight,
-        keep=spec.keep,
-        split_by=spec.split_by,
-        split_column=spec.split_column,
-    )
-    columns = list(dict.fromkeys([*layout.columns, *schema.columns]))
-    table = open_table(spark, spec.source, spec.format, columns)
-    rows = canonical(table, layout, faults(schema, table))
-    # Told by the schema, it need not be found by a pass over the table.
-    rule = schema.columns.get(layout.numbers[0]) if len(layout.numbers) == 1 else None
-    told = rule.width if rule is not None else None
-    width = told or common_width(rows, table, layout.numbers)
-    layout = dataclasses.replace(layout, width=width)
-    return Opened(table=table, schema=schema, rows=rows, layout=layout)
 
 
 def classes_of(spec: Prepare, opened: Opened, found: Survey) -> dict[str, str | int]:
@@ -180,17 +136,22 @@ def make(
     schema = file_schema(
         task=spec.task,
         has_weight=spec.weight is not None,
+        has_margin=spec.base_margin is not None,
         has_keep=bool(spec.keep),
         is_preprocessed=wanted,
     )
     index_of = {text: classes.index(value) for text, value in class_of.items()}
     rows = split_rows(good_rows(opened.rows, layout, index_of, raw=wanted), spec)
     check_keys(spec, rows, found)
+    check_margins(rows, spec.base_margin, len(classes))
     fitted = None
     if wanted:
         preprocessing.check_columns(spec, layout, found)
         run.events.progress("fit", 0, 1, "passes")
-        made = Preprocessing.fit(rows.filter(f"{SPLIT} = 0"), spec, layout, directory)
+        training = rows.filter(f"{SPLIT} = 0")
+        if training.isEmpty():
+            check_counts(spec, rows_of_each(rows), is_flag=opened.has_flag(spec))
+        made = Preprocessing.fit(training, spec, layout, directory)
         run.events.progress("fit", 1, 1, "passes")
         rows, fitted = made.apply(rows), made.fitted
     width = fitted.width if fitted else layout.width
@@ -210,18 +171,20 @@ def make(
     by_split = {
         name: [p for p in parts if target.plan.split_of(p.number) == name] for name in SPLITS
     }
-    check_counts(spec, {name: sum(p.file.rows for p in by_split[name]) for name in SPLITS})
+    counts = {name: sum(p.file.rows for p in by_split[name]) for name in SPLITS}
+    check_counts(spec, counts, is_flag=opened.has_flag(spec))
     for text in class_notes(by_split, classes):
         run.events.note(text)
     dataset = Dataset(
         directory=directory,
         fingerprint=print_,
-        source=spec.source,
+        source=spec.origin,
         task=spec.task,
         features=spec.features,
         label=spec.label,
         key=spec.key,
         weight=spec.weight,
+        base_margin=spec.base_margin,
         keep=spec.keep,
         width=width,
         classes=classes,
@@ -232,14 +195,18 @@ def make(
     return dataset
 
 
-def fingerprint(spec: Prepare, found: Survey) -> str:
-    """A digest of the rows, in any order, and of the settings that shape the dataset."""
+def fingerprint(spec: Prepare, opened: Opened, found: Survey) -> str:
+    """A digest of the rows, in any order, of the query's text and of the settings that count.
+
+    Of the tables that a query reads only what reaches the rows counts.
+    """
     settings = {name: v for name, v in spec.to_mapping().items() if name not in _NOT_CONTENT}
     made_from = {
         "format": FORMAT,
         "rows": found.rows,
         "content": found.content,
         "bad": sorted(found.faults.counts.items()),
+        "query": opened.query,
         "settings": settings,
     }
     return hashlib.sha256(store.to_json(made_from)).hexdigest()

@@ -14,18 +14,19 @@ MLFLOW_TRACKING_URI names the MLflow server or database. `--help` lists every se
 from __future__ import annotations
 
 import functools
-import itertools
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainyard import __version__, networks, store, tracking
+from trainyard.barrier.engine import LaunchSettings
+from trainyard.barrier.launch import BarrierLauncher, run_again
 from trainyard.dataset import Dataset
-from trainyard.horovod.failures import LostRankError
+from trainyard.errors import JobError
 from trainyard.horovod.history import TrainResult
-from trainyard.horovod.launch import BarrierLauncher
+from trainyard.horovod.launch import HorovodEngine
 from trainyard.horovod.loader import check_rows
 from trainyard.horovod.objective import check_objective
-from trainyard.horovod.rank import LaunchSettings
 from trainyard.horovod.train import train
 from trainyard.job import Run, run_job
 from trainyard.layout import MODEL, PREPROCESSING, join
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
 def check(spec: TrainHorovod, dataset: Dataset) -> None:
     """Refuse what the ranks would stumble over, before they start."""
     dataset.check_files("train", "validation")
+    if dataset.preprocessing is not None and dataset.preprocessing.leaves_missing:
+        raise JobError(
+            f"the dataset {dataset.directory!r} leaves missing numbers missing, or has categories "
+            "as indexes, with which a network cannot do anything.",
+            "Prepare it with imputation='mean' and encoding='onehot'.",
+        )
     check_rows(dataset.rows("train"), ranks=spec.ranks, batch_size=spec.batch_size)
     network = networks.build(spec.network, spec.network_params)
     networks.check_fit(
@@ -68,23 +75,16 @@ def launch_in(context: SparkContext, spec: TrainHorovod, dataset: Dataset, run: 
     settings = LaunchSettings(
         run_dir=spec.run_dir,
         claim=run.claim,
-        cycle_time_ms=spec.cycle_time_ms,
         start_timeout=spec.start_timeout,
         stall_timeout=spec.stall_timeout,
     )
-    launcher = BarrierLauncher(context, settings)
-    for number in itertools.count(1):
-        try:
-            fn = functools.partial(train, spec, dataset, claim=run.claim, launch=number)
-            return launcher.run(fn, spec.ranks)[0]
-        except LostRankError as error:
-            if number > spec.relaunches:
-                raise
-            run.events.note(
-                f"{error.cause} The ranks start again from the last checkpoint: relaunch {number} "
-                f"of {spec.relaunches}."
-            )
-    raise AssertionError
+    engine = HorovodEngine(cycle_time_ms=spec.cycle_time_ms, stall_timeout=spec.stall_timeout)
+    launcher = BarrierLauncher(context, settings, engine)
+
+    def fn(launch: int) -> Callable[[], TrainResult]:
+        return functools.partial(train, spec, dataset, claim=run.claim, launch=launch)
+
+    return run_again(launcher, fn, spec.ranks, spec.relaunches, run.events.note)[0]
 
 
 def store_model(spec: TrainHorovod, dataset: Dataset, trained: TrainResult) -> ModelMeta:

@@ -23,7 +23,16 @@ from pyspark.sql.types import (
 )
 
 from trainyard.columns import column, is_array, numbers_of, time_of
-from trainyard.dataset import CATEGORIES, CLASSIFICATION, KEEP, KEY, LABEL, VALUES, WEIGHT
+from trainyard.dataset import (
+    CATEGORIES,
+    CLASSIFICATION,
+    KEEP,
+    KEY,
+    LABEL,
+    MARGIN,
+    VALUES,
+    WEIGHT,
+)
 from trainyard.errors import JobError
 from trainyard.rows import BY, CONTENT, FAULT, Layout
 from trainyard.sources import Table
@@ -40,12 +49,12 @@ ORIGINAL = "_trainyard_original"
 
 
 def canonical(table: Table, layout: Layout, faults: Sequence[Column] = ()) -> DataFrame:
-    """A table's rows as `values`, `categories`, `label`, `key`, `weight`, `keep`, `by`, `fault`,
-    `content`.
+    """A table's rows as `values`, `categories`, `label`, `key`, `weight`, `margin`, `keep`, `by`,
+    `fault`, `content`.
 
-    `values` is array<double>, `weight` and a regression's label are doubles, `by` is a double for a
-    split by time; all else is text. `content` is a 64-bit hash of all before it, and `fault` says
-    what is wrong with a row as far as the JVM can tell.
+    `values` and `margin` are array<double>, `weight` and a regression's label are doubles, `by` is
+    a double for a split by time; all else is text. `content` is a 64-bit hash of all before it, and
+    `fault` says what is wrong with a row as far as the JVM can tell.
 
     Args:
         faults: columns that say what else is wrong with a row, or are null.
@@ -61,6 +70,7 @@ def canonical(table: Table, layout: Layout, faults: Sequence[Column] = ()) -> Da
         LABEL: readers.label(),
         KEY: readers.key(),
         WEIGHT: readers.weight(),
+        MARGIN: readers.margin(),
         KEEP: _texts([column(name) for name in layout.keep]),
         BY: readers.by(),
     }
@@ -170,12 +180,29 @@ class _Readers:
         self.faults.append(_when(value < 0, f"weight {name!r} is negative"))
         return value
 
+    def margin(self) -> Column:
+        name = self._layout.base_margin
+        if name is None:
+            return F.lit(None).cast("array<double>")
+        if is_array(self._types[name]):
+            value = numbers_of(name, self._types[name])
+        else:
+            value = F.array(self._number(name, "base margin"))
+        finite = F.forall(value, lambda x: x.isNotNull() & ~F.isnan(x) & (F.abs(x) < float("inf")))
+        self.faults.append(_when(column(name).isNull(), f"base margin {name!r} is null"))
+        self.faults.append(_when(~finite, f"base margin {name!r} is not finite"))
+        return value
+
     def by(self) -> Column:
         name = self._layout.split_column
         if name is None:
             return _no_text()
         if self._layout.split_by == "column":
             given = column(name).cast("string")
+            if isinstance(self._types[name], BooleanType):
+                given = F.when(column(name), SPLITS[1]).otherwise(SPLITS[0])
+                self.faults.append(_when(column(name).isNull(), f"split column {name!r} is null"))
+                return given
             named = F.coalesce(given.isin(*SPLITS), F.lit(False))
             fault = f"split column {name!r} is none of {', '.join(SPLITS)}"
             self.faults.append(_when(~named, fault))

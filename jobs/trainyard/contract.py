@@ -42,6 +42,16 @@ class Contract:
     job: ClassVar[str]
     """Name of the job; its program is `<job>.py`."""
 
+    old_names: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Names of other tools that are no setting here: why, and what to use instead."""
+
+    def __new__(cls, **values: Any) -> Self:
+        """Refuse an old name; the dataclass refuses any other that it does not know."""
+        for name, value in values.items():
+            if name in cls.old_names:
+                raise cls._unknown(name, value)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         for field in self.settings():
             object.__setattr__(self, field.name, field.convert(getattr(self, field.name)))
@@ -73,15 +83,21 @@ class Contract:
         names = {field.name: field for field in cls.settings()}
         for name, value in values.items():
             if name not in names:
-                raise SettingError(
-                    name, value, f"{cls.job} has no such setting", nearest(name, names)
-                )
+                raise cls._unknown(name, value)
         for field in names.values():
             if field.required and field.name not in values:
                 raise SettingError(
                     field.name, None, f"{cls.job} needs it", f"Set it: {field.setting.help}"
                 )
         return cls(**values)
+
+    @classmethod
+    def _unknown(cls, name: str, value: Any) -> SettingError:
+        if name in cls.old_names:
+            problem, fix = cls.old_names[name]
+            return SettingError(name, value, f"{cls.job} has no such setting: {problem}", fix)
+        known = [field.name for field in cls.settings()]
+        return SettingError(name, value, f"{cls.job} has no such setting", nearest(name, known))
 
     def to_mapping(self) -> dict[str, Any]:
         """The settings as plain JSON values, in the order of their declaration."""
@@ -146,8 +162,10 @@ class Contract:
         """
         parsed, unknown = cls.parser().parse_known_args(argv)
         if unknown:
-            flag = unknown[0].split("=", 1)[0]
+            flag, _, value = unknown[0].partition("=")
             flags = [field.flag for field in cls.settings()]
+            if (name := flag.lstrip("-").replace("-", "_")) in cls.old_names:
+                raise cls._unknown(name, value)
             raise SettingError(
                 flag, unknown[0], f"{cls.job}.py has no such flag", nearest(flag, flags)
             )

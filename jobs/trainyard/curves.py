@@ -175,3 +175,46 @@ def _unit_square(axes: Axes) -> None:
     settings: dict[str, Any] = {"xlim": (-0.02, 1.02), "ylim": (-0.02, 1.02), "aspect": "equal"}
     axes.set(**settings)
     axes.grid(alpha=0.3)
+
+
+def influences(
+    shap: np.ndarray[Any, Any], features: np.ndarray[Any, Any], names: Sequence[str], title: str
+) -> bytes:
+    """How much each feature moves the predictions: a dot for each row, or bars for more outputs.
+
+    Args:
+        shap: SHAP values [rows, outputs, width + 1]; the last of a row is what it starts from.
+        features: [rows, width]; NaN is a missing number.
+        names: of the features.
+        title: text above it.
+    """
+    from matplotlib import pyplot as plt
+
+    strength = np.abs(shap[:, :, :-1]).mean(axis=(0, 1))
+    top = np.argsort(-strength, kind="stable")[:20][::-1]
+    figure, axes = plt.subplots(figsize=(7.5, 1.2 + 0.32 * len(top)), layout="constrained")
+    if shap.shape[1] > 1:
+        axes.barh(range(len(top)), strength[top])
+        axes.set_xlabel("mean of the absolute SHAP value, over rows and classes")
+    else:
+        _dots(axes, shap[:, 0, top], features[:, top])
+        axes.axvline(0, color="grey", linewidth=0.8)
+        axes.set_xlabel("SHAP value; blue where the feature is least, red where it is most")
+    axes.set_yticks(range(len(top)), [names[feature][:40] for feature in top])
+    axes.set_title(title)
+    return png(figure)
+
+
+def _dots(axes: Axes, shap: np.ndarray[Any, Any], features: np.ndarray[Any, Any]) -> None:
+    """A line of dots for each feature, coloured by the rank of its value; grey is missing."""
+    rng = np.random.default_rng(0)
+    last = max(len(features) - 1, 1)
+    for line, (values, given) in enumerate(zip(shap.T, features.T, strict=True)):
+        heights = line + rng.uniform(-0.3, 0.3, len(values))
+        missing = np.isnan(given)
+        ranks = np.argsort(np.argsort(given)) / last
+        axes.scatter(values[missing], heights[missing], color="grey", s=6)
+        known = ~missing
+        axes.scatter(
+            values[known], heights[known], c=ranks[known], cmap="coolwarm", vmin=0, vmax=1, s=6
+        )

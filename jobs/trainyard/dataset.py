@@ -3,9 +3,10 @@
 Each file has these columns, whatever the source's were called:
 
     key         string
-    features    array<float>, all of one width: what a network takes
+    features    array<float>, all of one width: what a model takes; NaN is a missing number
     label       long, an index into `classes`; for a regression double, the value itself
     weight      double, where there is a weight column
+    margin      array<double>, one number for each output, where there is a base margin column
     keep        array<string>, one text for each column of `keep`, in its order, if any
     values      array<double>     what `features` was made from, where preprocessing was fitted:
     categories  array<string>     numbers and categories as the source had them
@@ -20,11 +21,13 @@ from typing import Any, Self
 from trainyard import store
 from trainyard.errors import JobError
 from trainyard.layout import DATASET, join
+from trainyard.specs import SPLITS
 
 KEY = "key"
 FEATURES = "features"
 LABEL = "label"
 WEIGHT = "weight"
+MARGIN = "margin"
 KEEP = "keep"
 VALUES = "values"
 CATEGORIES = "categories"
@@ -62,8 +65,10 @@ class Fitted:
         categories: the source's columns of categories.
         values: how many numbers a row has before it.
         width: how many it has after it.
-        imputation: how missing numbers are filled in: `none`, `mean` or `median`.
+        imputation: how missing numbers are filled in: `none`, `mean`, `median`, or `keep`, by which
+            they stay missing.
         scaling: how numbers are scaled: `none`, `standard`, `minmax` or `robust`.
+        encoding: what a category becomes: `onehot` or `index`.
         sha256: digest of its stored files.
     """
 
@@ -73,7 +78,18 @@ class Fitted:
     width: int
     imputation: str
     scaling: str
+    encoding: str = "onehot"
     sha256: str
+
+    @property
+    def indexed(self) -> tuple[str, ...]:
+        """The columns of categories that became one number each, the last of a row's features."""
+        return self.categories if self.encoding == "index" else ()
+
+    @property
+    def leaves_missing(self) -> bool:
+        """Whether a feature may be missing (NaN)."""
+        return self.imputation == "keep" or bool(self.indexed)
 
     @classmethod
     def from_mapping(cls, described: dict[str, Any] | None) -> Self | None:
@@ -97,12 +113,13 @@ class Dataset:
         label: the source's label column.
         key: the source's key column, if it has one.
         weight: the source's weight column, if it has one.
+        base_margin: the source's column of base margins, if it has one.
         keep: the source's columns that were carried along as texts.
         width: length of each row's features.
         classes: the source's label values; a row's label is an index into them; empty for a
             regression.
         preprocessing: what `features` was made with, if anything.
-        splits: the files of train, validation and test.
+        splits: the files of train, validation, test and holdout.
     """
 
     directory: str
@@ -113,11 +130,17 @@ class Dataset:
     label: str
     key: str | None
     weight: str | None = None
+    base_margin: str | None = None
     keep: tuple[str, ...] = ()
     width: int
     classes: tuple[str | int, ...]
     preprocessing: Fitted | None = None
     splits: dict[str, tuple[DataFile, ...]]
+
+    @property
+    def margins(self) -> int:
+        """How many base margins a row has, where there are any: one, or one for each class."""
+        return len(self.classes) if len(self.classes) > 2 else 1
 
     @property
     def outputs(self) -> int:
@@ -152,7 +175,8 @@ class Dataset:
         )
         with store.reading(uri, "a dataset", missing=missing, fix="Run the prepare job again."):
             described: dict[str, Any] = store.read_json(uri)
-            splits = {
+            # One of before held rows out has no such split.
+            splits = dict.fromkeys(SPLITS, ()) | {
                 name: tuple(
                     DataFile(**{**file, "row_groups": tuple(file["row_groups"])}) for file in files
                 )

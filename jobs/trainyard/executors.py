@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from trainyard.errors import JobError
+from trainyard.errors import JobError, TransientError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -61,7 +61,8 @@ def check_executors(context: SparkContext, modules: Sequence[str]) -> None:
         modules: top-level modules that the job's tasks import.
 
     Raises:
-        JobError: no executor came, or one cannot import a module or has another version of it.
+        TransientError: no executor came, or it was lost.
+        JobError: one cannot import a module, or has another version of it.
     """
     if is_local(context):
         return
@@ -174,7 +175,7 @@ def _wait_for_slots(context: SparkContext) -> int:
     # Under dynamic allocation there may be none before there is work.
     while not (slots := int(scala.maxNumConcurrentTasks(profile))) and not _is_dynamic(context):
         if time.monotonic() - began > patience:
-            raise JobError(
+            raise TransientError(
                 f"Spark at {context.master} gave this job no executor in {patience:.0f} s.",
                 "Look at the application in the master's web UI. Executors that end at once do not"
                 f" reach the driver at {context.getConf().get('spark.driver.host', '?')}"
@@ -206,7 +207,8 @@ def _cannot_run(text: str) -> JobError:
     lines = [line.strip() for line in text.splitlines()]
     telling = ("PYTHON_VERSION_MISMATCH", "Error: ", "Cannot run program", "No module named")
     said = [line for line in lines if any(word in line for word in telling)]
-    return JobError(
+    kind = JobError if said else TransientError  # such as an executor that was lost
+    return kind(
         f"the executors cannot run the driver's Python code: {said[-1] if said else lines[0]}",
         f"Set PYSPARK_PYTHON to a Python {platform.python_version()} with the driver's packages on"
         f" every worker (it is {os.environ.get('PYSPARK_PYTHON')!r}), or ship one (make archive).",

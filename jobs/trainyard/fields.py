@@ -31,6 +31,7 @@ class Setting:
         section: heading under which forms and `--help` show it.
         template: what stands for it where a DAG leaves it to the operator; a command line needs
             it.
+        multiline: whether a text may have several lines.
         operational: whether it says how or where the work is done, and not what comes of it.
     """
 
@@ -42,6 +43,7 @@ class Setting:
     choices: tuple[str, ...] | None = None
     section: str = "Settings"
     template: str | None = None
+    multiline: bool = False
     operational: bool = False
 
     def check(self, name: str, value: Any) -> None:
@@ -75,6 +77,7 @@ def setting(
     choices: Sequence[str] | None = None,
     section: str = "Settings",
     template: str | None = None,
+    multiline: bool = False,
     operational: bool = False,
 ) -> Any:
     """Declare a field of a contract, required unless it has a default; see `Setting`."""
@@ -87,6 +90,7 @@ def setting(
         choices=tuple(choices) if choices is not None else None,
         section=section,
         template=template,
+        multiline=multiline,
         operational=operational,
     )
     if template is not None:
@@ -162,7 +166,7 @@ def _to_str(field: Field, value: Any) -> str:
     text = str(value)
     if not text.strip():
         raise SettingError(field.name, text, "it is empty", f"Give a value: {field.setting.help}")
-    if "\0" in text or "\n" in text:
+    if "\0" in text or ("\n" in text and not field.setting.multiline):
         raise SettingError(
             field.name, text, "it holds a control character", "Remove the character."
         )

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from trainyard.dataset import CATEGORIES, FEATURES, KEEP, KEY, LABEL, VALUES, WEIGHT
-from trainyard.errors import JobError
+from trainyard.dataset import CATEGORIES, FEATURES, KEEP, KEY, LABEL, MARGIN, VALUES, WEIGHT
+from trainyard.errors import JobError, SettingError
 from trainyard.parts import lists
-from trainyard.rows import BY, CONTENT, Layout, classify
+from trainyard.rows import BY, CONTENT, FAULT, Layout, classify
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,6 +32,7 @@ def good_rows(
     label = "bigint" if index_of else "double"
     carried = {
         WEIGHT: "double",
+        MARGIN: "array<double>",
         KEEP: "array<string>",
         CATEGORIES: "array<string>",
         CONTENT: "bigint",
@@ -56,6 +58,54 @@ def good_rows(
             )
 
     return rows.mapInArrow(work, f"`{KEY}` string, {numbers}, `{LABEL}` {label}, {types}")
+
+
+def checked_rows(rows: DataFrame, layout: Layout) -> DataFrame:
+    """`canonical` rows as `key`, `values`, `categories`, `margin`, `fault` and `content`.
+
+    A bad row's values are zeros: it stays in, so that it is counted where the others are scored.
+    """
+
+    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            found = classify(batch, layout)
+            bad = list(found.faults)
+            found.values[bad] = 0.0
+            faults = [found.faults.get(row) for row in range(batch.num_rows)]
+            yield pa.record_batch(
+                {
+                    KEY: found.keys,
+                    VALUES: lists(found.values),
+                    CATEGORIES: batch.column(CATEGORIES),
+                    MARGIN: batch.column(MARGIN),
+                    FAULT: pa.array(faults, pa.string()),
+                    CONTENT: batch.column(CONTENT),
+                }
+            )
+
+    types = "array<double>", "array<string>", "array<double>", "string", "long"
+    columns = zip((VALUES, CATEGORIES, MARGIN, FAULT, CONTENT), types, strict=True)
+    described = ", ".join(f"`{name}` {kind}" for name, kind in columns)
+    return rows.mapInArrow(check, f"`{KEY}` string, {described}")
+
+
+def check_margins(rows: DataFrame, name: str | None, classes: int) -> None:
+    """Raise `JobError` when a row has not one base margin, or for more classes one for each."""
+    if name is None:
+        return
+    wanted = classes if classes > 2 else 1
+    widths = {row[0]: row["count"] for row in rows.groupBy(F.size(MARGIN)).count().collect()}
+    others = {width: count for width, count in widths.items() if width != wanted}
+    if others:
+        width, count = next(iter(others.items()))
+        need = f"{classes} classes need an array of {wanted}" if classes > 2 else "it must be one"
+        raise SettingError(
+            "base_margin",
+            name,
+            f"{count} rows have {width} numbers in it, and {need}",
+            "Give a number, or for more than two classes an array of one for each, in the order "
+            "of the classes.",
+        )
 
 
 def _indexes(texts: list[str], index_of: Mapping[str, int]) -> list[int]:

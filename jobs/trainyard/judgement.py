@@ -22,13 +22,13 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from trainyard.dataset import FEATURES, KEEP, KEY, LABEL, REGRESSION, Dataset
+from trainyard.dataset import FEATURES, KEEP, KEY, LABEL, MARGIN, REGRESSION, Dataset
 from trainyard.errors import JobError
 from trainyard.inputs import input_of, inputs
 from trainyard.metrics import Classified, Measured, Regressed, macro, sums
 from trainyard.models import StoredModel
 from trainyard.parts import UNITS, cut, lists, matrix, read_units, schema_of, units
-from trainyard.scoring import Scorer, Shipped
+from trainyard.scoring import Matrix, Scorer, Shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def score(spark: SparkSession, split: Split, models: Mapping[str, StoredModel]) 
         JobError: on use of the frame: a label is null, not finite, or no class.
     """
     dataset = split.dataset
-    schema = schema_of(dataset)
+    schema = schema_of(dataset, KEY, FEATURES, LABEL, MARGIN, KEEP)
     says = _regression_scores if dataset.task == REGRESSION else _class_scores
     columns = "{n}_prediction double"
     if dataset.task != REGRESSION:
@@ -93,7 +93,11 @@ def score(spark: SparkSession, split: Split, models: Mapping[str, StoredModel]) 
             }
             for name, scorer in scorers.items():
                 features = matrix(batch.column(columns_of[name]), scorer.meta.width)
-                scored |= {f"{name}_{c}": v for c, v in says(scorer, features, labels).items()}
+                margins = None
+                if scorer.meta.base_margin is not None:
+                    margins = matrix(batch.column(MARGIN), dataset.margins)
+                said = says(scorer, features, margins, labels)
+                scored |= {f"{name}_{column}": values for column, values in said.items()}
             yield pa.record_batch(scored)
 
     if as_stored:
@@ -107,9 +111,9 @@ def score(spark: SparkSession, split: Split, models: Mapping[str, StoredModel]) 
 
 
 def _class_scores(
-    scorer: Scorer, features: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]
+    scorer: Scorer, features: Matrix, margins: Matrix | None, labels: Matrix
 ) -> dict[str, Any]:
-    logs = scorer.log_probabilities(features)
+    logs = scorer.log_probabilities(features, margins)
     finite = np.isfinite(logs.sum(axis=1))
     return {
         "prediction": np.where(finite, logs.argmax(axis=1).astype(np.float64), _BROKEN),
@@ -119,9 +123,9 @@ def _class_scores(
 
 
 def _regression_scores(
-    scorer: Scorer, features: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]
+    scorer: Scorer, features: Matrix, margins: Matrix | None, labels: Matrix
 ) -> dict[str, Any]:
-    return {"prediction": scorer.values(features)}
+    return {"prediction": scorer.values(features, margins)}
 
 
 def _labels(batch: pa.RecordBatch, dataset: Dataset, split: str) -> np.ndarray[Any, Any]:

@@ -41,8 +41,8 @@ _READABLE = 60
 
 
 def join(root: str, *parts: str) -> str:
-    """Join the parts of a path or URI with single slashes."""
-    return "/".join([root.rstrip("/"), *(part.strip("/") for part in parts)])
+    """Join the parts of a path or URI with single slashes; empty parts do not count."""
+    return "/".join([root.rstrip("/"), *filter(None, (part.strip("/") for part in parts))])
 
 
 def safe_name(name: str) -> str:

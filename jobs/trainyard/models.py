@@ -1,7 +1,8 @@
-"""A stored model: `weights.safetensors` and the `meta.json` from which its network is rebuilt.
+"""A stored model: its weights, and the `meta.json` from which it is rebuilt.
 
-Nothing is unpickled: the weights are plain tensors whose digest meta.json holds, and the network is
-made by its import path and parameters. Weights are written first, meta.json last.
+A network's weights are `weights.safetensors`, boosted trees are XGBoost's own `model.ubj`. Nothing
+is unpickled: meta.json holds the digest of the file, and a network is made by its import path and
+parameters. Weights are written first, meta.json last.
 """
 
 from __future__ import annotations
@@ -10,20 +11,25 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
-from torch import nn
-
-from trainyard import networks, registry, store
+from trainyard import registry, store
 from trainyard.dataset import CLASSIFICATION, Dataset, Fitted
 from trainyard.errors import JobError, nearest
 from trainyard.layout import join
 
+if TYPE_CHECKING:
+    from torch import nn
+    from xgboost import Booster
+
+TORCH = "torch"
+XGBOOST = "xgboost"
+
 WEIGHTS = "weights.safetensors"
+BOOSTER = "model.ubj"
 META = "meta.json"
+
+_FILES = {TORCH: WEIGHTS, XGBOOST: BOOSTER}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,26 +37,32 @@ class ModelMeta:
     """What meta.json says.
 
     Attributes:
+        engine: what it is made of: `torch` for a network, `xgboost` for boosted trees.
         network: import path of the network's class, as module:Class.
         network_params: keyword arguments of the class.
         input_shape: shape of one row's features, as the network takes them.
+        missing: number that stands for a missing one for boosted trees, beside NaN.
+        base_margin: the source's column of base margins, which the trees must be given, if any.
         task: `classification` or `regression`.
         features: the source's feature columns, in order.
         key: the source's key column, if it had one.
         label: the source's label column.
-        classes: the label values; the network gives one score for each; none for a regression.
+        classes: the label values; the model gives one score for each; none for a regression.
         width: numbers in a row's features.
         preprocessing: what makes a row's features of the source's columns, if anything; its files
             lie beside the weights.
         weights_sha256: digest of the weights' file; `save_model` fills it in.
         dataset_fingerprint: the dataset on which the model was trained.
         settings: the training's settings.
-        versions: versions of torch, horovod and trainyard.
+        versions: versions of the engine and of trainyard.
     """
 
-    network: str
-    network_params: dict[str, Any]
-    input_shape: tuple[int, ...]
+    engine: str = TORCH
+    network: str = ""
+    network_params: dict[str, Any] = dataclasses.field(default_factory=dict)
+    input_shape: tuple[int, ...] = ()
+    missing: float | None = None
+    base_margin: str | None = None
     task: str = CLASSIFICATION
     features: tuple[str, ...]
     key: str | None
@@ -65,14 +77,21 @@ class ModelMeta:
 
     @property
     def outputs(self) -> int:
-        """How many numbers the network gives for a row: a score for each class, or the value."""
+        """How many numbers the model gives for a row: a score for each class, or the value."""
         return len(self.classes) if self.task == CLASSIFICATION else 1
+
+    @property
+    def margins(self) -> int:
+        """How many base margins a row has, where there are any: one, or one for each class."""
+        return len(self.classes) if len(self.classes) > 2 else 1
 
     def check_dataset(self, dataset: Dataset) -> None:
         """Raise `JobError` when a dataset's rows are not what the model was trained on."""
         same = ["task", "features", "label", "classes"]
         if self.preprocessing is None and dataset.preprocessing is None:
             same.append("width")
+        if self.base_margin is not None:
+            same.append("base_margin")
         for name in same:
             mine, theirs = getattr(self, name), getattr(dataset, name)
             if mine != theirs:
@@ -103,48 +122,53 @@ class StoredModel:
         Raises:
             JobError: it is not there, or does not match its own meta.json.
         """
-        stored = cls(
-            directory=directory, meta=_read_meta(directory), weights=_read_weights(directory)
-        )
-        return stored._checked(directory)
-
-    def _checked(self, directory: str) -> Self:
-        if hashlib.sha256(self.weights).hexdigest() != self.meta.weights_sha256:
+        meta = _read_meta(directory)
+        name = _FILES[meta.engine]
+        weights = _read_weights(directory, name)
+        if hashlib.sha256(weights).hexdigest() != meta.weights_sha256:
             raise JobError(
-                f"{join(directory, WEIGHTS)!r} does not have the sha256 that {META} holds: it is "
+                f"{join(directory, name)!r} does not have the sha256 that {META} holds: it is "
                 "damaged, or not the file that was saved.",
                 "Restore the model directory, or train again.",
             )
-        return self
+        return cls(directory=directory, meta=meta, weights=weights)
 
     def build(self) -> nn.Module:
-        """The network with its weights, in eval mode.
+        """The network with its weights, in eval mode; see `weights.build` for the errors."""
+        from trainyard import weights
 
-        Raises:
-            JobError: the network cannot be made, or has other weights than the stored ones.
-        """
-        network = networks.build(self.meta.network, self.meta.network_params)
-        try:
-            network.load_state_dict(load(self.weights))
-        except (RuntimeError, SafetensorError) as error:
-            raise JobError(
-                f"the stored weights do not fit {self.meta.network}: {_line(error)}",
-                "Use the network's class as it was when the model was trained.",
-            ) from error
-        return network.eval()
+        return weights.build(self.meta.network, self.meta.network_params, self.weights)
+
+    def booster(self) -> Booster:
+        """The boosted trees, which use one thread."""
+        from trainyard.xgboost.booster import from_bytes
+
+        return from_bytes(self.weights)
 
 
 def save_model(directory: str, state_dict: Mapping[str, Any], meta: ModelMeta) -> ModelMeta:
-    """Write a model directory, and return `meta` with the digest of its weights.
+    """Write a network's model directory, and return `meta` with the digest of its weights.
 
     Raises:
         JobError: the state holds something that is no tensor, or a number that is not finite.
         TransientError: the store is full or cannot be written.
     """
-    weights = save({name: _plain(name, value) for name, value in state_dict.items()})
+    from trainyard import weights
+
+    return save_bytes(directory, weights.to_bytes(state_dict), meta)
+
+
+def save_bytes(directory: str, weights: bytes, meta: ModelMeta) -> ModelMeta:
+    """Write a model directory of any engine, and return `meta` with the digest of its weights.
+
+    Args:
+        directory: where.
+        weights: content of the engine's file.
+        meta: what else is known.
+    """
     meta = dataclasses.replace(meta, weights_sha256=hashlib.sha256(weights).hexdigest())
     with store.writing(f"the model {directory!r}"):
-        store.write_bytes(join(directory, WEIGHTS), weights)
+        store.write_bytes(join(directory, _FILES[meta.engine]), weights)
         store.write_json(join(directory, META), dataclasses.asdict(meta))
     return meta
 
@@ -186,21 +210,6 @@ def resolve_model(uri: str) -> tuple[str, ModelIdentity]:
     return directory, ModelIdentity(uri=found.uri, name=found.name, version=found.version)
 
 
-def _plain(name: str, value: Any) -> torch.Tensor:
-    if not isinstance(value, torch.Tensor):
-        raise JobError(
-            f"the network's state {name!r} is a {type(value).__name__}, not a tensor.",
-            "Keep only parameters and buffers in the network's state.",
-        )
-    if value.is_floating_point() and not torch.isfinite(value).all():
-        raise JobError(
-            f"the network's state {name!r} holds NaN or infinite numbers.",
-            "Lower the learning rate, or check the features.",
-        )
-    # Clones, since safetensors refuses tensors that share memory, such as tied weights.
-    return value.detach().cpu().contiguous().clone()
-
-
 def _read_meta(directory: str) -> ModelMeta:
     uri = join(directory, META)
     missing = JobError(
@@ -214,21 +223,20 @@ def _read_meta(directory: str) -> ModelMeta:
         }
         # A model from before preprocessing was fitted has none; it may be the champion still.
         fitted = Fitted.from_mapping(values.pop("preprocessing", None))
-        return ModelMeta(**tuples, **values, preprocessing=fitted)
+        meta = ModelMeta(**tuples, **values, preprocessing=fitted)
+        if meta.engine not in _FILES:
+            raise ValueError(f"there is no engine {meta.engine!r}")
+        return meta
 
 
-def _read_weights(directory: str) -> bytes:
-    uri = join(directory, WEIGHTS)
+def _read_weights(directory: str, name: str) -> bytes:
+    uri = join(directory, name)
     try:
         return store.read_bytes(uri)
     except FileNotFoundError as error:
         raise JobError(
-            f"the model {directory!r} has no {WEIGHTS}.", "Restore the directory, or train again."
+            f"the model {directory!r} has no {name}.", "Restore the directory, or train again."
         ) from error
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def _difference(mine: Any, theirs: Any) -> str:

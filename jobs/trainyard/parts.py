@@ -20,6 +20,7 @@ from trainyard.dataset import (
     KEEP,
     KEY,
     LABEL,
+    MARGIN,
     REGRESSION,
     VALUES,
     WEIGHT,
@@ -37,6 +38,7 @@ _TYPES = {
     FEATURES: pa.list_(pa.float32()),
     LABEL: pa.int64(),
     WEIGHT: pa.float64(),
+    MARGIN: pa.list_(pa.float64()),
     KEEP: pa.list_(pa.string()),
     VALUES: pa.list_(pa.float64()),
     CATEGORIES: pa.list_(pa.string()),
@@ -44,7 +46,12 @@ _TYPES = {
 
 
 def file_schema(
-    *, task: str, has_weight: bool = False, has_keep: bool = False, is_preprocessed: bool = False
+    *,
+    task: str,
+    has_weight: bool = False,
+    has_margin: bool = False,
+    has_keep: bool = False,
+    is_preprocessed: bool = False,
 ) -> pa.Schema:
     """The columns of a prepared dataset's files; see `dataset`."""
     types = dict(_TYPES)
@@ -52,20 +59,23 @@ def file_schema(
         types[LABEL] = pa.float64()
     absent = {
         *((WEIGHT,) if not has_weight else ()),
+        *((MARGIN,) if not has_margin else ()),
         *((KEEP,) if not has_keep else ()),
         *((VALUES, CATEGORIES) if not is_preprocessed else ()),
     }
     return pa.schema([pa.field(name, kind) for name, kind in types.items() if name not in absent])
 
 
-def schema_of(dataset: Dataset) -> pa.Schema:
-    """The columns of a dataset's files."""
-    return file_schema(
+def schema_of(dataset: Dataset, *names: str) -> pa.Schema:
+    """The columns of a dataset's files; of those named only that are there, if any are named."""
+    whole = file_schema(
         task=dataset.task,
         has_weight=dataset.weight is not None,
+        has_margin=dataset.base_margin is not None,
         has_keep=bool(dataset.keep),
         is_preprocessed=dataset.preprocessing is not None,
     )
+    return pa.schema([field for field in whole if not names or field.name in names])
 
 
 class PartWriter:
@@ -157,11 +167,18 @@ def task_attempt() -> tuple[int, int]:
 
 
 def sweep(directory: str, kept: Sequence[str]) -> None:
-    """Remove the files of a directory's sub-directories that a failed task attempt left."""
+    """Remove what failed task attempts left in the folders of the files that are kept.
+
+    Args:
+        directory: where the files lie.
+        kept: their paths in it.
+    """
+    keep = {join(directory, path) for path in kept}
     for folder in {path.rpartition("/")[0] for path in kept}:
         for name in store.list_names(join(directory, folder)):
-            if join(folder, name).lstrip("/") not in kept:
-                store.remove(join(directory, folder, name))
+            path = join(directory, folder, name)
+            if path not in keep:
+                store.remove(path)
 
 
 Unit = tuple[str, int, int]

@@ -22,7 +22,7 @@ from trainyard.errors import JobError
 from trainyard.faults import Faults
 from trainyard.layout import join
 from trainyard.models import ModelIdentity, ModelMeta
-from trainyard.parts import PartWriter, lists, task_attempt
+from trainyard.parts import PartWriter, lists, matrix, task_attempt
 from trainyard.rows import CONTENT, Batch, Layout
 from trainyard.scoring import Scorer, Shipped
 from trainyard.survey import hash_sum
@@ -218,13 +218,17 @@ def scored(batch: Batch, scorer: Scorer, target: Target, schema: pa.Schema) -> p
     """
     good = batch.good
     keys = batch.keys.take(pa.array(good))
-    features = batch.values[good].astype(np.float32)
+    features = batch.values[good].astype(np.float32, copy=False)
+    margins = None
+    if scorer.meta.base_margin is not None and batch.margins is not None:
+        taken = batch.margins.take(pa.array(good))
+        margins = matrix(taken, scorer.meta.margins).astype(np.float32)
     if scorer.meta.task == REGRESSION:
-        values = scorer.values(features)
+        values = scorer.values(features, margins)
         _check_finite(values, keys)
         says = [pa.array(values)]
     else:
-        logs = scorer.log_probabilities(features)
+        logs = scorer.log_probabilities(features, margins)
         _check_finite(logs.sum(axis=1), keys)
         classes = pa.array(scorer.meta.classes, schema.field("prediction").type)
         says = [classes.take(pa.array(logs.argmax(axis=1))), lists(np.exp(logs))]

@@ -1,8 +1,9 @@
 """Preprocessing by Spark ML's own stages: fitted on the training rows, stored, applied everywhere.
 
-`values` (numbers) and `categories` (texts) of a row become `features`: missing numbers are imputed,
-numbers are scaled, each category becomes one number for each value that the training rows have and
-one for any other or a missing value, and all of them are assembled, numbers first. The fitted
+`values` (numbers) and `categories` (texts) of a row become `features`: missing numbers are imputed
+or stay missing (NaN), numbers are scaled, each category becomes one number for each value that the
+training rows have and one for any other or a missing value, or its value's index, and NaN for any
+other or a missing one; all of them are assembled, numbers first. The fitted
 pipeline lies beside the dataset and in the model's directory, in Spark ML's own format, which holds
 no pickle. Spark must be able to write and read where it lies.
 """
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.ml import Pipeline, PipelineModel
@@ -35,11 +35,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from trainyard import store
-from trainyard.dataset import CATEGORIES, FEATURES, KEY, VALUES, Fitted
+from trainyard.dataset import CATEGORIES, FEATURES, VALUES, Fitted
 from trainyard.errors import JobError, SettingError, TransientError
 from trainyard.layout import PREPROCESSING, join
-from trainyard.parts import lists
-from trainyard.rows import CONTENT, FAULT, Layout, classify
+from trainyard.rows import Layout
 from trainyard.survey import MAX_CLASSES, Survey
 
 if TYPE_CHECKING:
@@ -73,7 +72,14 @@ def is_wanted(spec: Prepare) -> bool:
 
 def check_columns(spec: Prepare, layout: Layout, found: Survey) -> None:
     """Raise `SettingError` when the columns are not what the settings can be applied to."""
-    if spec.imputation != "none" and layout.width != len(layout.numbers):
+    if spec.imputation == "keep" and spec.scaling != "none":
+        raise SettingError(
+            "scaling",
+            spec.scaling,
+            "where missing numbers are kept, there is no mean to scale by",
+            "Set it to none, since trees need no scaling, or impute.",
+        )
+    if spec.imputation in ("mean", "median") and layout.width != len(layout.numbers):
         raise SettingError(
             "imputation",
             spec.imputation,
@@ -82,7 +88,7 @@ def check_columns(spec: Prepare, layout: Layout, found: Survey) -> None:
         )
     rows = found.rows - found.faults.rows
     for name, values in zip(layout.numbers, found.ranges, strict=False):
-        if spec.imputation != "none" and values.missing == rows:
+        if spec.imputation in ("mean", "median") and values.missing == rows:
             raise SettingError(
                 "features", name, "it is missing in every row", "Leave the column out."
             )
@@ -140,6 +146,7 @@ class Preprocessing:
             width=one[0].size,
             imputation=spec.imputation,
             scaling=spec.scaling,
+            encoding=spec.encoding,
             sha256=digest(target),
         )
         return cls(fitted=fitted, model=model)
@@ -174,42 +181,19 @@ class Preprocessing:
         """
         fitted = self.fitted
         made = self.model.transform(_columns(rows, fitted.values, len(fitted.categories)))
-        unseen = F.lit(0)
+        unseen, codes = F.lit(0), []
         for stage in self.model.stages:
             if isinstance(stage, StringIndexerModel):
                 # An index of as many as there were values is that of all others.
                 for column, labels in zip(stage.getOutputCols(), stage.labelsArray, strict=True):
-                    unseen = unseen + (F.col(column) == len(labels)).cast("int")
+                    is_unseen = F.col(column) == len(labels)
+                    unseen = unseen + is_unseen.cast("int")
+                    codes.append(F.when(is_unseen, F.lit(float("nan"))).otherwise(F.col(column)))
         features = vector_to_array(F.col(_result(self.model)), "float32")
+        if fitted.indexed:
+            numbers = F.slice(features, 1, fitted.width - len(codes))
+            features = F.concat(numbers, F.array(*codes).cast("array<float>"))
         return made.select(*rows.columns, features.alias(name), unseen.alias(f"{name}_unseen"))
-
-
-def checked_rows(rows: DataFrame, layout: Layout) -> DataFrame:
-    """`canonical` rows as `key`, `values`, `categories`, `fault` and `content`, for a pipeline.
-
-    A bad row's values are zeros: it stays in, so that it is counted where the others are scored.
-    """
-
-    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            found = classify(batch, layout)
-            bad = list(found.faults)
-            found.values[bad] = 0.0
-            faults = [found.faults.get(row) for row in range(batch.num_rows)]
-            yield pa.record_batch(
-                {
-                    KEY: found.keys,
-                    VALUES: lists(found.values),
-                    CATEGORIES: batch.column(CATEGORIES),
-                    FAULT: pa.array(faults, pa.string()),
-                    CONTENT: batch.column(CONTENT),
-                }
-            )
-
-    types = "array<double>", "array<string>", "string", "long"
-    columns = zip((VALUES, CATEGORIES, FAULT, CONTENT), types, strict=True)
-    described = ", ".join(f"`{name}` {kind}" for name, kind in columns)
-    return rows.mapInArrow(check, f"`{KEY}` string, {described}")
 
 
 def digest(directory: str) -> str:
@@ -233,7 +217,7 @@ def _columns(rows: DataFrame, values: int, categories: int) -> DataFrame:
 
 def _stages(spec: Prepare, layout: Layout) -> Iterator[Any]:
     numbers = [_NUMBERS] if layout.width else []
-    if spec.imputation != "none":
+    if spec.imputation in ("mean", "median"):
         given, imputed = (_names(name, layout.width) for name in ("number", "imputed"))
         yield Imputer(inputCols=given, outputCols=imputed, strategy=spec.imputation)
         numbers = ["_ml_whole"]
@@ -246,8 +230,13 @@ def _stages(spec: Prepare, layout: Layout) -> Iterator[Any]:
         count = len(layout.categories)
         texts, indexes, hot = (_names(name, count) for name in ("category", "index", "hot"))
         yield StringIndexer(inputCols=texts, outputCols=indexes, handleInvalid="keep")
-        yield OneHotEncoder(inputCols=indexes, outputCols=hot, dropLast=False)
-        yield VectorAssembler(inputCols=[*numbers, *hot], outputCol="_ml_features")
+        if spec.encoding == "index":
+            hot = indexes
+        else:
+            yield OneHotEncoder(inputCols=indexes, outputCols=hot, dropLast=False)
+        numbers = [*numbers, *hot]
+    if layout.categories or numbers == [_NUMBERS]:
+        yield VectorAssembler(inputCols=numbers, outputCol="_ml_features")
 
 
 def _names(name: str, count: int) -> list[str]:

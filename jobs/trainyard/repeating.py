@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
+
+_log = logging.getLogger(__name__)
 
 
 class Repeating:
@@ -54,5 +57,8 @@ class Repeating:
 
     def _repeat(self) -> None:
         while not self._stop.is_set():
-            self._fn()
+            try:
+                self._fn()
+            except Exception:  # the next call may well succeed, and somebody relies on it
+                _log.exception("%s failed once and goes on", self._thread.name)
             self._stop.wait(self._every)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trainyard.dataset import CATEGORIES, CLASSIFICATION, KEY, VALUES
+from trainyard.dataset import CATEGORIES, CLASSIFICATION, KEY, MARGIN, VALUES
 
 BY = "by"
 FAULT = "fault"
@@ -35,6 +35,7 @@ class Layout:
         task: what the label is: `classification` or `regression`.
         key: key column; without it a row is known by a digest of its features.
         weight: weight column, if rows have one.
+        base_margin: column of base margins, if rows have one.
         keep: columns to carry along.
         split_by: what decides on a row's split: `hash`, `time` or `column`.
         split_column: the column of times or names for it.
@@ -48,6 +49,7 @@ class Layout:
     task: str = CLASSIFICATION
     key: str | None = None
     weight: str | None = None
+    base_margin: str | None = None
     keep: tuple[str, ...] = ()
     split_by: str = "hash"
     split_column: str | None = None
@@ -55,7 +57,7 @@ class Layout:
     @property
     def columns(self) -> list[str]:
         """Every column, once."""
-        single = (self.label, self.key, self.weight, self.split_column)
+        single = (self.label, self.key, self.weight, self.base_margin, self.split_column)
         named = [*self.numbers, *self.categories, *filter(None, single), *self.keep]
         return list(dict.fromkeys(named))
 
@@ -69,12 +71,14 @@ class Batch:
             missing number.
         keys: key texts.
         faults: reason of each bad row, by its position.
+        margins: base margins, lists of float64, if rows have them; null for a bad row.
         unseen: how many of the usable rows have a category that no training row had.
     """
 
     values: np.ndarray[Any, Any]
     keys: pa.Array
     faults: dict[int, str]
+    margins: pa.Array | None = None
     unseen: int = 0
 
     @property
@@ -94,7 +98,8 @@ def classify(batch: pa.RecordBatch, layout: Layout) -> Batch:
         )
     told = batch.column(FAULT)
     faults |= {row: told[row].as_py() for row in _positions(told.is_valid())}
-    return Batch(values=values, keys=keys, faults=faults)
+    margins = batch.column(MARGIN) if layout.base_margin else None
+    return Batch(values=values, keys=keys, faults=faults, margins=margins)
 
 
 def content_key(values: np.ndarray[Any, Any], categories: Sequence[str | None] = ()) -> str:

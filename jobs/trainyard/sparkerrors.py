@@ -17,6 +17,13 @@ _CSV_HEADER = re.compile(
     re.DOTALL,
 )
 
+_VALUE = re.compile(
+    r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|ARITHMETIC_OVERFLOW|"
+    r"NUMERIC_VALUE_OUT_OF_RANGE|CANNOT_PARSE_TIMESTAMP|DATETIME_FIELD_OUT_OF_BOUNDS|"
+    r"SCALAR_SUBQUERY_TOO_MANY_ROWS|INVALID_ARRAY_INDEX)[.\w]*\] (?P<told>[^\n]*)"
+)
+"""What ANSI SQL raises for a value that it cannot compute."""
+
 
 @contextmanager
 def unwrapped() -> Iterator[None]:
@@ -52,5 +59,11 @@ def known_error(text: str) -> JobError | None:
             f"the CSV file {found['file']} has the columns {found['header']}, but another file "
             f"has {found['schema']}.",
             "Give all files one header, with the columns in one order.",
+        )
+    if found := _VALUE.search(text):
+        told = re.split(r"(?<=\.) (?:Use|If)|SQLSTATE", found["told"])[0].strip()
+        return JobError(
+            f"Spark cannot compute a value of the rows: {told}",
+            "Correct the value, or use try_cast or try_divide in the query: they give null.",
         )
     return None

@@ -2,22 +2,26 @@
 
 By hash, both follow from the row's key and a seed alone: a row keeps its split however the table is
 partitioned or ordered, and when rows are added. Stratified, each class is cut by itself at exact
-shares, so that added rows can move others. By time, the earliest rows train and the latest test;
-rows of one time share a split. By column, the source says it.
+shares, so that added rows can move others. By time, the earliest rows train and the latest test,
+by shares or from the dates that the settings say; rows of one time share a split. By column, the
+source says it.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql.types import DataType, NumericType, StringType
 
 from trainyard.dataset import KEY, LABEL
-from trainyard.errors import JobError
+from trainyard.errors import JobError, SettingError
 from trainyard.rows import BY
 from trainyard.specs import SPLITS, Prepare
+from trainyard.times import point
 
 SPLIT = "split"
 PART = "part"
@@ -34,13 +38,16 @@ class Plan:
         files: number of files of each split.
     """
 
-    files: tuple[int, int, int]
+    files: tuple[int, ...]
+
+    @property
+    def first(self) -> list[int]:
+        """The number of each split's first file."""
+        return [sum(self.files[:number]) for number in range(len(self.files))]
 
     def split_of(self, part: int) -> str:
         """The split to which a file belongs, by its number."""
-        return SPLITS[
-            0 if part < self.files[0] else 1 if part < self.files[0] + self.files[1] else 2
-        ]
+        return SPLITS[bisect.bisect_right(self.first, part) - 1]
 
 
 def split_rows(rows: DataFrame, spec: Prepare) -> DataFrame:
@@ -52,10 +59,16 @@ def split_rows(rows: DataFrame, spec: Prepare) -> DataFrame:
         rows: good rows, with `key`, `label` and `by`.
         spec: how to split.
     """
-    train, validation, _ = shares(spec)
     if spec.split_by == "column":
-        named = F.when(F.col(BY) == SPLITS[0], 0).when(F.col(BY) == SPLITS[1], 1).otherwise(2)
-        return rows.withColumn(SPLIT, named)
+        named = F.array_position(F.lit(list(SPLITS)), F.col(BY)) - 1
+        return rows.withColumn(SPLIT, named.cast("int"))
+    if spec.bounds:
+        number = F.lit(0)
+        for name, start in spec.bounds.items():
+            begins = F.col(BY) >= point(f"{name}_from", start).value
+            number = F.when(begins, SPLITS.index(name)).otherwise(number)
+        return rows.withColumn(SPLIT, number)
+    train, validation, *_ = shares(spec)
     share = _fraction(F.xxhash64(F.lit(spec.split_seed), F.lit("split"), F.col(KEY)))
     if spec.split_by == "time":
         cuts = rows.select(*_cuts(BY, train, train + validation)).head()
@@ -77,14 +90,18 @@ def split_rows(rows: DataFrame, spec: Prepare) -> DataFrame:
 
 
 def plan(spec: Prepare, rows: DataFrame, *, count: int, width: int) -> Plan:
-    """Decide on the files of a dataset: about 128 MiB each, and one at least."""
+    """Decide on the files of a dataset: about 128 MiB each."""
     rows_per_file = max(spec.row_group_rows, _FILE_BYTES // (4 * max(width, 1)))
     counts = [count * share for share in shares(spec)]
-    if spec.split_by == "column":
-        found = {row[SPLIT]: row["count"] for row in rows.groupBy(SPLIT).count().collect()}
-        counts = [found.get(number, 0) for number in range(len(SPLITS))]
-    train, validation, test = (max(1, math.ceil(rows / rows_per_file)) for rows in counts)
-    return Plan(files=(train, validation, test))
+    if spec.split_by == "column" or spec.bounds:
+        counts = list(rows_of_each(rows).values())
+    return Plan(files=tuple(math.ceil(rows / rows_per_file) for rows in counts))
+
+
+def rows_of_each(rows: DataFrame) -> dict[str, int]:
+    """Rows of each split."""
+    found = {row[SPLIT]: row["count"] for row in rows.groupBy(SPLIT).count().collect()}
+    return {name: found.get(number, 0) for number, name in enumerate(SPLITS)}
 
 
 def place(rows: DataFrame, plan: Plan, seed: int) -> DataFrame:
@@ -93,42 +110,88 @@ def place(rows: DataFrame, plan: Plan, seed: int) -> DataFrame:
     A partition holds whole files, sorted by file, order and key, so that equal keys are neighbours.
     """
     order = _fraction(F.xxhash64(F.lit(seed), F.lit("order"), F.col(KEY)))
-    train, validation, test = plan.files
-    part = (
-        F.when(F.col(SPLIT) == 0, F.floor(order * train))
-        .when(F.col(SPLIT) == 1, F.floor(order * validation) + train)
-        .otherwise(F.floor(order * test) + train + validation)
-    )
+    files, first = (F.lit(list(numbers))[F.col(SPLIT)] for numbers in (plan.files, plan.first))
+    part = F.floor(order * files) + first
     placed = rows.withColumn(ORDER, order).withColumn(PART, part.cast("int"))
     return placed.repartition(sum(plan.files), PART).sortWithinPartitions(PART, ORDER, KEY)
 
 
-def check_counts(spec: Prepare, counts: dict[str, int]) -> None:
-    """Raise `JobError` when a split that should have rows has none, with the arithmetic."""
-    rows = sum(counts.values())
-    for name, share in zip(SPLITS, shares(spec), strict=True):
-        if share == 0 or counts[name] or (spec.split_by == "column" and name == "validation"):
+def check_bounds(spec: Prepare, kind: DataType) -> None:
+    """Raise `SettingError` when a date is to cut a column of numbers, or a number one of dates.
+
+    Args:
+        spec: the settings.
+        kind: the type of the column of times.
+    """
+    for name, start in spec.bounds.items():
+        is_time = point(f"{name}_from", start).is_time
+        if isinstance(kind, StringType) or is_time != isinstance(kind, NumericType):
             continue
+        raise SettingError(
+            f"{name}_from",
+            start,
+            f"the column {spec.split_column!r} has the type {kind.simpleString()}",
+            f"Give a {'number' if is_time else 'date'}.",
+        )
+
+
+def check_counts(spec: Prepare, counts: dict[str, int], *, is_flag: bool = False) -> None:
+    """Raise `JobError` when a split that should have rows has none, with the arithmetic.
+
+    Args:
+        spec: how the rows were split.
+        counts: rows of each split.
+        is_flag: whether the split column is a boolean, which says what validates.
+    """
+    rows = sum(counts.values())
+    if is_flag:
+        _check_flag(spec, counts, rows)
+        return
+    for name, share in zip(SPLITS, shares(spec), strict=True):
+        if counts[name] or not _is_wanted(spec, name, share):
+            continue
+        said = f"the {name} split has 0 of {rows} rows"
         if spec.split_by == "column":
             raise JobError(
-                f"the {name} split has 0 of {rows} rows: none has {name!r} in column "
-                f"{spec.split_column!r}.",
+                f"{said}: none has {name!r} in column {spec.split_column!r}.",
                 f"Mark some rows as {name!r}, or split by hash.",
+            )
+        if spec.bounds:
+            told = ", ".join(f"'{split}_from' is {at!r}" for split, at in spec.bounds.items())
+            raise JobError(
+                f"{said} by column {spec.split_column!r} (setting {told}).",
+                "Choose dates between which there are rows.",
             )
         setting = "test_fraction" if name == "train" else f"{name}_fraction"
         ties = f" Rows of one {spec.split_column!r} stay together." * (spec.split_by == "time")
         raise JobError(
-            f"the {name} split has 0 of {rows} rows, where {rows} x {share:.3g} = "
-            f"{rows * share:.1f} were expected (setting 'validation_fraction' is "
-            f"{spec.validation_fraction}, 'test_fraction' is {spec.test_fraction}).{ties}",
+            f"{said}, where {rows} x {share:.3g} = {rows * share:.1f} were expected (setting "
+            f"'validation_fraction' is {spec.validation_fraction}, 'test_fraction' is "
+            f"{spec.test_fraction}).{ties}",
             f"Bring more rows, or change {setting!r} or 'split_seed'.",
         )
 
 
-def shares(spec: Prepare) -> tuple[float, float, float]:
-    """The share of each split in the rows."""
+def _check_flag(spec: Prepare, counts: dict[str, int], rows: int) -> None:
+    for name, value in ((SPLITS[0], "false"), (SPLITS[1], "true")):
+        if not counts[name]:
+            raise JobError(
+                f"the {name} split has 0 of {rows} rows: none has {value} in column "
+                f"{spec.split_column!r}.",
+                f"Mark some rows as {value}, or split by hash.",
+            )
+
+
+def _is_wanted(spec: Prepare, name: str, share: float) -> bool:
+    if spec.split_by == "column":
+        return name in ("train", "test")
+    return name == "train" or name in spec.bounds if spec.bounds else share > 0
+
+
+def shares(spec: Prepare) -> tuple[float, float, float, float]:
+    """The share of each split in the rows, where no column and no dates say it."""
     test, validation = spec.test_fraction, spec.validation_fraction
-    return 1 - validation - test, validation, test
+    return 1 - validation - test, validation, test, 0.0
 
 
 def _cuts(name: str, *parts: float) -> list[Column]:

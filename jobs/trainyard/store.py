@@ -6,13 +6,14 @@ name and moved there, so that a reader sees all of it or nothing.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from trainyard.errors import JobError, TransientError
@@ -20,6 +21,9 @@ from trainyard.layout import join
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
+
+Args = ParamSpec("Args")
+T = TypeVar("T")
 
 
 def is_local(uri: str) -> bool:
@@ -51,6 +55,26 @@ def filesystem(uri: str) -> tuple[AbstractFileSystem, str]:
     return fs, path
 
 
+def _with_os_errors(fn: Callable[Args, T]) -> Callable[Args, T]:
+    """Let what goes wrong at an object store be an OSError, as it is on a disk.
+
+    Each fsspec filesystem has errors of its own, and not all of them are: a bucket that cannot be
+    reached is none to s3fs.
+    """
+
+    @functools.wraps(fn)
+    def told(*args: Args.args, **kwargs: Args.kwargs) -> T:
+        try:
+            return fn(*args, **kwargs)
+        except (OSError, JobError):
+            raise
+        except Exception as error:
+            raise OSError(f"{type(error).__name__}: {error}") from error
+
+    return told
+
+
+@_with_os_errors
 def exists(uri: str) -> bool:
     """Whether an object or directory is there now."""
     fs, path = filesystem(uri)
@@ -58,6 +82,7 @@ def exists(uri: str) -> bool:
     return bool(fs.exists(path))
 
 
+@_with_os_errors
 def size(uri: str) -> int | None:
     """Bytes of an object, or None where none is."""
     fs, path = filesystem(uri)
@@ -68,6 +93,7 @@ def size(uri: str) -> int | None:
         return None
 
 
+@_with_os_errors
 def read_bytes(uri: str) -> bytes:
     """The whole object.
 
@@ -78,6 +104,7 @@ def read_bytes(uri: str) -> bytes:
     return bytes(fs.cat_file(path))
 
 
+@_with_os_errors
 def write_bytes(uri: str, data: bytes) -> None:
     """Write the whole object, replacing what was there."""
     if is_local(uri):
@@ -89,6 +116,7 @@ def write_bytes(uri: str, data: bytes) -> None:
     fs.pipe_file(path, data)
 
 
+@_with_os_errors
 def create_bytes(uri: str, data: bytes) -> bool:
     """Write the whole object if nothing is there; say whether this call made it."""
     try:
@@ -121,6 +149,7 @@ def _write_part(target: Path, data: bytes) -> Path:
     return Path(name)
 
 
+@_with_os_errors
 def list_names(uri: str) -> list[str]:
     """The names in a directory, sorted; none when it is not there, and no unfinished object."""
     if is_local(uri):
@@ -159,6 +188,7 @@ def to_json(value: Any) -> bytes:
     return json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False).encode() + b"\n"
 
 
+@_with_os_errors
 def copy(source: str, target: str) -> None:
     """Copy all objects under a directory into another one, on any two filesystems."""
     fs, root = filesystem(source)
@@ -166,6 +196,7 @@ def copy(source: str, target: str) -> None:
         write_bytes(join(target, path.removeprefix(root)), bytes(fs.cat_file(path)))
 
 
+@_with_os_errors
 def remove(uri: str) -> None:
     """Remove an object or a directory with all in it, if it is there."""
     fs, path = filesystem(uri)

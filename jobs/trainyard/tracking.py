@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +90,8 @@ def track(
     params: Mapping[str, Any],
     tags: Mapping[str, str],
     history: Sequence[Mapping[str, float | None]],
+    files: Mapping[str, bytes] | None = None,
+    complete: Callable[[Path], None] | None = None,
 ) -> Tracked:
     """Log a training and register its model, once for each run directory and weights.
 
@@ -103,7 +105,9 @@ def track(
         model_sha256: digest of its weights.
         params: the job's settings.
         tags: what else to record with the run and the version.
-        history: metrics of each epoch, the first epoch's first.
+        history: metrics of each epoch or round, the first one's first.
+        files: what else to keep with the run, by path.
+        complete: adds to the copy of the model's directory what MLflow itself wants in it.
 
     Raises:
         JobError: the registry does not answer.
@@ -115,7 +119,10 @@ def track(
     with registry.answering():
         run = _find_run(client, experiment, identity)
         if run is None:
-            run = _log_run(client, experiment, model_directory, params, tags, history)
+            run = _start_run(client, experiment, params, tags, history)
+            _log_files(client, run, files or {})
+            _log_model(client, run, model_directory, complete)
+            client.set_terminated(run.info.run_id)
         version = _find_version(client, model_name, identity)
         if version is None:
             version = _register(client, model_name, run, tags)
@@ -132,10 +139,9 @@ def _find_run(client: MlflowClient, experiment: str, identity: Mapping[str, str]
     return next((run for run in found if run.info.status == "FINISHED"), None)
 
 
-def _log_run(
+def _start_run(
     client: MlflowClient,
     experiment: str,
-    model_directory: str,
     params: Mapping[str, Any],
     tags: Mapping[str, str],
     history: Sequence[Mapping[str, float | None]],
@@ -153,11 +159,27 @@ def _log_run(
     client.log_batch(run.info.run_id, params=[Param(k, str(v)) for k, v in params.items()])
     for start in range(0, len(metrics), _MOST_METRICS):
         client.log_batch(run.info.run_id, metrics[start : start + _MOST_METRICS])
-    with tempfile.TemporaryDirectory() as copy:
-        store.copy(model_directory, copy)
-        client.log_artifacts(run.info.run_id, copy, MODEL)
-    client.set_terminated(run.info.run_id)
     return run
+
+
+def _log_files(client: MlflowClient, run: Run, files: Mapping[str, bytes]) -> None:
+    with tempfile.TemporaryDirectory() as copy:
+        for path, data in files.items():
+            target = Path(copy) / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        if files:
+            client.log_artifacts(run.info.run_id, copy)
+
+
+def _log_model(
+    client: MlflowClient, run: Run, directory: str, complete: Callable[[Path], None] | None
+) -> None:
+    with tempfile.TemporaryDirectory() as copy:
+        store.copy(directory, copy)
+        if complete is not None:
+            complete(Path(copy))
+        client.log_artifacts(run.info.run_id, copy, MODEL)
 
 
 def _find_version(

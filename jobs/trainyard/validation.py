@@ -26,7 +26,7 @@ def validate(spec: Prepare, layout: Layout, found: Survey, run_dir: str) -> list
     """
     suspicious = findings(spec, layout, found)
     report = {
-        "source": spec.source,
+        "source": spec.origin,
         "schema": spec.schema,
         "rows": {"in": found.rows, "bad": found.faults.rows, "allowed": spec.bad_rows},
         "bad": [
@@ -38,14 +38,18 @@ def validate(spec: Prepare, layout: Layout, found: Survey, run_dir: str) -> list
         "findings": suspicious,
     }
     store.write_json(join(run_dir, REPORT, "validation.json"), report)
+    named = "source" if spec.query is None else "query"
     if found.rows == 0:
         raise JobError(
-            f"setting 'source' is {spec.source!r}: it has 0 rows.", "Check the path and its files."
+            f"setting {named!r} is {spec.origin!r}: it has 0 rows.",
+            "Check the path and its files."
+            if spec.query is None
+            else "Check what the query joins and leaves out.",
         )
-    found.faults.check(found.rows, spec.source, allowed=spec.bad_rows)
+    found.faults.check(found.rows, spec.origin, allowed=spec.bad_rows)
     if spec.findings == "refuse" and suspicious:
         raise JobError(
-            f"{len(suspicious)} suspicious columns in {spec.source!r}: {' '.join(suspicious)}",
+            f"{len(suspicious)} suspicious columns in {spec.origin!r}: {' '.join(suspicious)}",
             "Change the columns as said, or set 'findings' to note.",
         )
     return suspicious

@@ -111,8 +111,8 @@ def check_slots(job: RunDirectory, master: SparkMaster) -> None:
         raise JobError(
             f"{job.job} runs {job.slots} tasks at once, and the Spark master {master.url} has"
             f" {master.slots} slots.",
-            f"Set ranks to {master.slots} or less, or use a connection with more slots, such as"
-            f" local[{job.slots}].",
+            f"Set {job.slots_setting} to {master.slots} or less, or use a connection with more"
+            f" slots, such as local[{job.slots}].",
         )
 
 

@@ -119,6 +119,17 @@ def param(name: str) -> Any:
     return f"{{{{ params.{name} }}}}"
 
 
+def by_choice(name: str, **values: Any) -> Any:
+    """The template of a value that depends on a choice in the trigger form.
+
+    Args:
+        name: the field, such as `task`.
+        values: for each of its choices a text, a number, None, or what `param` gives.
+    """
+    cases = (f"{case!r}: {_expression(value)}" for case, value in values.items())
+    return f"{{{{ dict({{{', '.join(cases)}}})[params.{name} ] }}}}"
+
+
 def result(task_id: str, *path: str) -> Any:
     """The template that reads a value of an earlier task's result.
 
@@ -128,6 +139,11 @@ def result(task_id: str, *path: str) -> Any:
     """
     keys = "".join(f"[{key!r}]" for key in path)
     return f"{{{{ ti.xcom_pull(task_ids={task_id!r}){keys} }}}}"
+
+
+def _expression(value: Any) -> str:
+    is_template = isinstance(value, str) and value.startswith("{{")
+    return value[2:-2] if is_template else "none" if value is None else repr(value)
 
 
 def _param(field: Field, default: Any) -> Param:
@@ -155,6 +171,8 @@ def _schema(field: Field) -> dict[str, Any]:
         schema["enum"] = [*field.setting.choices, *([None] if field.optional else [])]
     elif field.kind is str and not field.optional:
         schema["minLength"] = 1
+    if field.setting.multiline:
+        schema["format"] = "multiline"
     return schema | dict(_bounds(field))
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 TASKS = {
     "mnist_horovod": ["doctor", "prepare", "train", "evaluate", "promote", "predict"],
+    "flight_delays_xgboost": ["prepare", "train", "evaluate", "promote", "predict"],
     "rollback_model": ["rollback"],
     "collect_garbage": ["collect"],
     "end_lost_drivers": ["end"],
@@ -70,6 +71,11 @@ def test_a_task_has_an_owner_retries_and_an_end(dag: DAG) -> None:
 
 ASSETS = {
     "mnist_horovod": {"mnist_dataset", "mnist_model", "mnist_predictions"},
+    "flight_delays_xgboost": {
+        "flight_delays_dataset",
+        "flight_delays_model",
+        "flight_delays_predictions",
+    },
     "rollback_model": {"served_model"},
     "collect_garbage": set(),
     "end_lost_drivers": set(),

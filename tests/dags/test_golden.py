@@ -93,6 +93,24 @@ def test_what_the_form_was_given_reaches_the_job(
     assert {name: getattr(job, name) for name in given} == given
 
 
+def test_the_regression_of_flights_is_a_choice_in_the_form(
+    dagbag: DagBag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__TRAINYARD__STORE", STORE)
+    given = {"task": "regression"}
+    jobs = {}
+    for task_id in ("prepare", "train", "evaluate"):
+        task, context = rendered(dagbag, "flight_delays_xgboost", task_id, given)
+        jobs[task_id] = task.rendered_job(context)
+    assert (jobs["prepare"].task, jobs["prepare"].label) == ("regression", "arr_delay")
+    assert jobs["train"].model_name == "flight_delays_minutes"
+    assert jobs["train"].metrics == ("rmse",)
+    assert jobs["evaluate"].champion == "models:/flight_delays_minutes@champion"
+    promote, _ = rendered(dagbag, "flight_delays_xgboost", "promote", given)
+    assert promote.minimums == {"roc_auc": "None"}
+    assert promote.margins == {"roc_auc": "None", "rmse": "0"}
+
+
 def test_a_run_directory_is_safe_for_spark(dagbag: DagBag, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__TRAINYARD__STORE", STORE)
     task, context = rendered(dagbag, "mnist_horovod", "train", {})

@@ -14,9 +14,10 @@ from typing import Any
 from job_runs import notes, run_in
 
 from train_horovod import launch_in
+from trainyard.barrier.engine import LaunchSettings
+from trainyard.barrier.launch import BarrierLauncher
 from trainyard.dataset import Dataset
-from trainyard.horovod.launch import BarrierLauncher
-from trainyard.horovod.rank import LaunchSettings
+from trainyard.horovod.launch import HorovodEngine
 from trainyard.session import spark_session
 from trainyard.specs import TrainHorovod
 
@@ -27,7 +28,8 @@ def given() -> dict[str, Any]:
     import psutil
     import torch
 
-    from trainyard.horovod.device import assigned_gpu, choose
+    from trainyard.barrier.gpu import assigned_gpu
+    from trainyard.horovod.device import choose
 
     torch.cuda.is_available = lambda: True
     executor = next(p.pid for p in psutil.Process().parents() if p.name() == "java")
@@ -70,10 +72,11 @@ def main(dataset: Dataset, directory: Path) -> dict[str, Any]:
     """All that the tests look at."""
     with spark_session("two executors") as spark:
         context = spark.sparkContext
+        engine = HorovodEngine(cycle_time_ms=1, stall_timeout=60)
         settings = LaunchSettings(
-            run_dir=str(directory), claim=1, cycle_time_ms=1, start_timeout=60, stall_timeout=60
+            run_dir=str(directory), claim=1, start_timeout=60, stall_timeout=60
         )
-        gpus = BarrierLauncher(context, settings).run(given, 2)
+        gpus = BarrierLauncher(context, settings, engine).run(given, 2)
         undisturbed = trained(context, dataset, directory / "undisturbed", [])
         # The second of three epochs, of four steps each.
         lost = trained(context, dataset, directory / "lost", [(1, "forward", 6)])

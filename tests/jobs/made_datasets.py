@@ -12,7 +12,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainyard.dataset import FEATURES, KEEP, KEY, LABEL, WEIGHT, DataFile, Dataset
+from trainyard.dataset import (
+    FEATURES,
+    KEEP,
+    KEY,
+    LABEL,
+    MARGIN,
+    WEIGHT,
+    DataFile,
+    Dataset,
+    Fitted,
+)
 
 Split = tuple[npt.NDArray[np.float32], npt.NDArray[Any]]
 
@@ -26,6 +36,8 @@ def write_dataset(
     row_group_rows: int = 256,
     kept: Mapping[str, Sequence[str | None]] | None = None,
     weights: Mapping[str, Sequence[float]] | None = None,
+    margins: Mapping[str, Sequence[Sequence[float]]] | None = None,
+    preprocessing: Fitted | None = None,
 ) -> Dataset:
     """Write a dataset; without classes it is a regression's.
 
@@ -37,6 +49,8 @@ def write_dataset(
         row_group_rows: rows of a row group where `files` does not say.
         kept: values of the kept columns for the rows of each split, from its first row on.
         weights: of the rows of each split.
+        margins: base margins of the rows of each split.
+        preprocessing: what the features are said to be made by.
     """
     written: dict[str, tuple[DataFile, ...]] = {}
     for split, (features, labels) in splits.items():
@@ -48,7 +62,11 @@ def write_dataset(
             path = f"{split}/part-{number:05d}.parquet"
             end = start + sum(groups)
             keep = list(zip(*kept.values(), strict=True))[start:end] if kept else None
-            weighed = weights[split][start:end] if weights else None
+            extra: dict[str, Sequence[Any]] = {}
+            if weights:
+                extra[WEIGHT] = weights[split][start:end]
+            if margins:
+                extra[MARGIN] = margins[split][start:end]
             size = _write(
                 directory / path,
                 features[start:end],
@@ -56,7 +74,7 @@ def write_dataset(
                 groups,
                 start,
                 keep,
-                weighed,
+                extra,
             )
             listed.append(DataFile(path=path, row_groups=tuple(groups), bytes=size))
             start = end
@@ -71,6 +89,8 @@ def write_dataset(
         label="digit",
         key=None,
         weight="counts" if weights else None,
+        base_margin="start" if margins else None,
+        preprocessing=preprocessing,
         keep=tuple(kept or ()),
         width=width,
         classes=tuple(range(classes)),
@@ -91,15 +111,15 @@ def _write(
     groups: Sequence[int],
     first: int,
     keep: Sequence[tuple[str | None, ...]] | None,
-    weights: Sequence[float] | None,
+    extra: Mapping[str, Sequence[Any]],
 ) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     label = pa.from_numpy_dtype(labels.dtype)
     fields = [(KEY, pa.string()), (FEATURES, pa.list_(pa.float32())), (LABEL, label)]
     if keep is not None:
         fields.append((KEEP, pa.list_(pa.string())))
-    if weights is not None:
-        fields.append((WEIGHT, pa.float64()))
+    kinds = {WEIGHT: pa.float64(), MARGIN: pa.list_(pa.float64())}
+    fields += [(name, kinds[name]) for name in extra]
     schema = pa.schema(fields)
     with pq.ParquetWriter(path, schema) as writer:
         start = 0
@@ -113,7 +133,7 @@ def _write(
                     pa.ListArray.from_arrays(offsets, values),
                     pa.array(labels[part]),
                     *([pa.array(keep[part], pa.list_(pa.string()))] if keep is not None else []),
-                    *([pa.array(weights[part], pa.float64())] if weights is not None else []),
+                    *(pa.array(values[part], kinds[name]) for name, values in extra.items()),
                 ],
                 schema=schema,
             )

@@ -60,7 +60,8 @@ def written_in(directory: Path, source: pa.Table) -> Path:
 
 
 def rows_of(dataset: Dataset, split: str) -> pa.Table:
-    return pa.concat_tables([pq.read_table(path) for path in dataset.paths(split)])
+    nothing = pq.read_schema(dataset.paths("train")[0]).empty_table()
+    return pa.concat_tables([nothing, *(pq.read_table(path) for path in dataset.paths(split))])
 
 
 def all_rows(dataset: Dataset) -> dict[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ from digit_trainings import checkpoint_names, few_digits, losses, run, same_weig
 from trainyard import rundir, store
 from trainyard.dataset import Dataset
 from trainyard.errors import TransientError
+from trainyard.horovod import checkpoints
 from trainyard.horovod.launch import InProcessLauncher
 from trainyard.horovod.train import train
 
@@ -60,6 +61,14 @@ def test_resumes_as_if_it_had_not_stopped(
     assert resumed.resumed == 2
     assert losses(resumed) == losses(whole)
     assert same_weights(resumed, whole)
+
+
+def test_a_training_that_starts_anew_keeps_its_own_checkpoints(tmp_path: Path) -> None:
+    for epoch in (19, 20, 1, 2, 3):
+        checkpoints.save(str(tmp_path), epoch, {"epoch": epoch})
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert [name[:12] for name in names] == ["epoch-000002", "epoch-000003"]
+    assert checkpoints.load(str(tmp_path), pytest.fail) == {"epoch": 3}
 
 
 def test_a_corrupt_checkpoint_falls_back_and_says_so(tmp_path: Path, dataset: Dataset) -> None:

@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 from trainyard.contract import Field
 from trainyard.errors import SettingError
 from trainyard.optimizers import OPTIMIZER_PARAMS
-from trainyard.specs import JOBS, Evaluate, Predict, Prepare, RunDirectory, TrainHorovod
+from trainyard.specs import (
+    JOBS,
+    Evaluate,
+    Predict,
+    Prepare,
+    RunDirectory,
+    TrainHorovod,
+    TrainXGBoost,
+)
 
 TRAIN: dict[str, Any] = {"run_dir": "/r", "dataset": "/d", "model_name": "m"}
 PREPARE: dict[str, Any] = {
@@ -41,6 +49,9 @@ plain = st.recursive(
 SPECIAL = {
     "network": st.sampled_from(["a:B", "trainyard.networks.mnist:ConvNet"]),
     "optimizer_params": st.just({}),
+    "booster_params": st.sampled_from([{}, {"subsample": 0.5, "max_leaves": 8}]),
+    "objective": st.sampled_from(["auto", "multi:softprob"]),
+    "metrics": st.sampled_from([(), ("logloss", "error@0.7")]),
     "class_weights": st.sampled_from(["none", "balanced", "1,2.5"]),
     "model_name": st.sampled_from(["digits", "flight-delays.v2_a"]),
 }
@@ -53,6 +64,7 @@ AGREEING: dict[str, st.SearchStrategy[dict[str, Any]]] = {
             {"split_by": "time", "split_column": "when", "stratify": False, "task": "regression"},
         ]
     ),
+    "train_xgboost": st.sampled_from([{"max_depth": 1}, {"max_depth": 6}]),
     "train_horovod": st.sampled_from(
         [{"epochs": 1, "warmup_epochs": 0}, {"epochs": 5, "warmup_epochs": 2}]
     ),
@@ -134,6 +146,7 @@ BEYOND = [case for job in JOBS for case in numeric(job)]
 REQUIRED: dict[type[RunDirectory], dict[str, Any]] = {
     Prepare: PREPARE,
     TrainHorovod: TRAIN,
+    TrainXGBoost: TRAIN,
     Evaluate: {"run_dir": "/r", "dataset": "/d", "model": "/m"},
     Predict: {"run_dir": "/r", "source": "/s", "model": "/m"},
 }

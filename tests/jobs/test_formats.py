@@ -22,6 +22,8 @@ from hypothesis import strategies as st
 from trainyard import claims, layout, rundir, store
 from trainyard.claims import Claim
 from trainyard.errors import JobError
+from trainyard.parts import sweep
+from trainyard.repeating import Repeating
 
 
 @pytest.fixture(params=["local", "file", "memory"])
@@ -58,6 +60,29 @@ class TestStore:
         store.write_bytes(layout.join(root, "d", "e", "f"), b"")
         store.remove(layout.join(root, "d"))
         assert not store.exists(layout.join(root, "d", "e", "f"))
+
+    def test_empty_parts_of_a_path_do_not_count(self) -> None:
+        assert layout.join("s3://bucket/", "", "/a/", "", "b") == "s3://bucket/a/b"
+
+    @pytest.mark.parametrize("folder", ["", "folder/"])
+    def test_a_sweep_leaves_what_is_kept(self, root: str, folder: str) -> None:
+        for name in ("one", "two", "left"):
+            store.write_bytes(layout.join(root, folder, name), b"x")
+        sweep(root, [f"{folder}one", f"{folder}two"])
+        assert store.list_names(layout.join(root, folder)) == ["one", "two"]
+
+    def test_what_a_filesystem_raises_is_an_os_error(
+        self, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class EndpointConnectionError(Exception):
+            pass
+
+        def fail(*_: object, **__: object) -> None:
+            raise EndpointConnectionError("no route to the bucket")
+
+        monkeypatch.setattr(store, "filesystem", fail)
+        with pytest.raises(OSError, match="EndpointConnectionError: no route to the bucket"):
+            store.read_bytes(layout.join(root, "x"))
 
     def test_nan_is_no_json(self, root: str) -> None:
         with pytest.raises(ValueError, match="not JSON compliant"):
@@ -328,3 +353,17 @@ def test_the_first_death_of_each_worker_counts(root: str) -> None:
         ("rank1", "ValueError", "rank1 in 1"),
         ("rank0", "ValueError", "rank0 in 1"),
     ]
+
+
+def test_a_failed_call_does_not_end_the_others() -> None:
+    calls: list[int] = []
+    enough = threading.Event()
+
+    def fn() -> None:
+        calls.append(len(calls))
+        if len(calls) == 1:
+            raise RuntimeError("the store had a bad moment")
+        enough.set()
+
+    with Repeating(fn, every=0.01, name="beat"):
+        assert enough.wait(5)

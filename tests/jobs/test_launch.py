@@ -18,10 +18,11 @@ import pytest
 from made_datasets import some_digits, write_dataset
 
 from trainyard import rundir
+from trainyard.barrier.engine import LaunchSettings, assign
+from trainyard.barrier.failures import explain
+from trainyard.barrier.launch import BarrierLauncher
 from trainyard.errors import JobError, SettingError
-from trainyard.horovod.failures import explain
-from trainyard.horovod.launch import BarrierLauncher, InProcessLauncher
-from trainyard.horovod.rank import LaunchSettings, assign
+from trainyard.horovod.launch import HorovodEngine, InProcessLauncher
 from trainyard.specs import TrainHorovod
 
 if TYPE_CHECKING:
@@ -33,13 +34,22 @@ SOON = 60
 
 
 def settings_of(run_dir: Path, **changed: Any) -> LaunchSettings:
-    given = {"cycle_time_ms": 1.0, "start_timeout": 60, "stall_timeout": 60, **changed}
+    given = {"start_timeout": 60, "stall_timeout": 60, **changed}
     return LaunchSettings(run_dir=str(run_dir), claim=1, **given)
+
+
+def launcher_of(context: SparkContext, run_dir: Path, **changed: Any) -> BarrierLauncher:
+    settings = settings_of(run_dir, **changed)
+    return BarrierLauncher(context, settings, engine_of(settings.stall_timeout))
+
+
+def engine_of(stall_timeout: int = 60) -> HorovodEngine:
+    return HorovodEngine(cycle_time_ms=1.0, stall_timeout=stall_timeout)
 
 
 @pytest.fixture
 def launcher(spark: SparkSession, tmp_path: Path) -> BarrierLauncher:
-    return BarrierLauncher(spark.sparkContext, settings_of(tmp_path))
+    return launcher_of(spark.sparkContext, tmp_path)
 
 
 @pytest.fixture
@@ -117,7 +127,7 @@ def test_slots_that_others_hold_end_in_the_start_timeout(
     hold = threading.Thread(target=_hold, args=(context, str(held)))
     hold.start()
     wait_until(held.exists)
-    launcher = BarrierLauncher(context, settings_of(tmp_path, start_timeout=3))
+    launcher = launcher_of(context, tmp_path, start_timeout=3)
     try:
         with pytest.raises(SettingError) as caught:
             ranks_of(launcher, 2)
@@ -240,21 +250,22 @@ def test_horovods_threads_do_not_interrupt_the_computation(launcher: BarrierLaun
         assert others.count(os.SCHED_BATCH) >= 2  # its own and Gloo's
 
 
+@pytest.mark.parametrize("collective", ["sum_over_ranks", "broadcast"])
 def test_a_rank_that_stops_answering_ends_the_others(
-    spark: SparkSession, tmp_path: Path, pids: Path
+    spark: SparkSession, tmp_path: Path, pids: Path, collective: str
 ) -> None:
-    launcher = BarrierLauncher(spark.sparkContext, settings_of(tmp_path, stall_timeout=4))
+    launcher = launcher_of(spark.sparkContext, tmp_path, stall_timeout=4)
 
     def fn() -> None:
         import horovod.torch as hvd
         import torch
 
-        from trainyard.horovod.collective import sum_over_ranks
+        from trainyard.horovod import collective as module
 
         (pids / str(os.getpid())).touch()
         if hvd.rank() == 1:
             time.sleep(60)
-        sum_over_ranks(torch.ones(10), "step", timeout=4)
+        getattr(module, collective)(torch.ones(10), "step", timeout=4)
 
     began = time.monotonic()
     with pytest.raises(JobError) as caught:
@@ -390,6 +401,6 @@ def test_the_first_own_error_is_blamed_and_not_the_survivors(tmp_path: Path) -> 
         death(1, "ValueError", 3.0),
     ]
     error = RuntimeError("barrier task ResultTask(0, 0) finished unsuccessfully")
-    found = explain(error, deaths, {0: {"partition": 0}}, 3, settings_of(tmp_path))
+    found = explain(error, deaths, {0: {"partition": 0}}, 3, settings_of(tmp_path), engine_of())
     assert found.cause == "rank2 on h failed with KeyError: m."
     assert not found.permanent

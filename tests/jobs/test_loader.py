@@ -17,7 +17,8 @@ from made_datasets import write_dataset
 from trainyard.dataset import FEATURES, KEY, LABEL, Dataset
 from trainyard.errors import JobError, SettingError
 from trainyard.horovod.loader import Loader, Plan, check_rows
-from trainyard.horovod.pieces import Rows, pieces
+from trainyard.horovod.pieces import Rows
+from trainyard.pieces import pieces
 
 LAYOUTS = {
     "one row group": [[1003]],

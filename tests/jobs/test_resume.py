@@ -15,8 +15,8 @@ from made_datasets import some_digits, write_dataset
 
 from train_horovod import launch_in
 from trainyard import rundir
+from trainyard.barrier.failures import LostRankError
 from trainyard.dataset import Dataset
-from trainyard.horovod.failures import LostRankError
 from trainyard.horovod.history import TrainResult
 from trainyard.models import load_model
 from trainyard.specs import TrainHorovod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,14 @@ def test_samples(name: str, rows: int, columns: set[str]) -> None:
     assert table.num_rows == rows
     assert columns <= set(table.column_names)
     assert len(set(table["id"].to_pylist())) == rows
+
+
+def test_flights_weather_and_planes() -> None:
+    flights, weather, planes = (SAMPLES[name]() for name in ("flights", "weather", "planes"))
+    assert (flights.num_rows, weather.num_rows, planes.num_rows) == (336_776, 26_115, 3322)
+    # What is missing is missing, and neither a text nor a NaN.
+    assert (flights["arr_delay"].null_count, flights["tailnum"].null_count) == (9430, 2512)
+    assert flights["time_hour"][0].as_py() == datetime(2013, 1, 1, 10, tzinfo=UTC)
 
 
 def test_an_unknown_sample(spark: SparkSession) -> None:

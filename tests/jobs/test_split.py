@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from prepared_tables import ROWS, all_rows, prepared, refusal, spec_for, table
 
+from trainyard.dataset import Dataset
 from trainyard.errors import SettingError
 from trainyard.specs import SPLITS
 
@@ -93,6 +95,66 @@ class TestTime:
         assert "1 where split column 'when' is no time (such as key 3)" in message
 
 
+FROM = {
+    "split_by": "time",
+    "split_column": "when",
+    "validation_from": "2026-01-11",
+    "test_from": "2026-01-13T12:00+01:00",
+    "holdout_from": "2026-01-16 00:00",
+}
+
+
+class TestDates:
+    @pytest.mark.parametrize("kind", ["timestamp", "text"])
+    def test_splits_begin_at_dates(self, spark: SparkSession, tmp_path: Path, kind: str) -> None:
+        start = datetime(2026, 1, 1, tzinfo=UTC)
+        times = [start + timedelta(hours=int(i)) for i in np.arange(ROWS) * 2]
+        when = times if kind == "timestamp" else [str(time) for time in times]
+        dataset, result = prepared(spark, tmp_path, table(when=when), **FROM)
+        test, holdout = datetime(2026, 1, 13, 11, tzinfo=UTC), datetime(2026, 1, 16, tzinfo=UTC)
+        wanted = {
+            i: "holdout"
+            if time >= holdout
+            else "test"
+            if time >= test
+            else "validation"
+            if time >= datetime(2026, 1, 11, tzinfo=UTC)
+            else "train"
+            for i, time in enumerate(times)
+        }
+        assert splits_of(dataset) == wanted
+        assert {name: result["rows"][name] for name in SPLITS} == {
+            name: list(wanted.values()).count(name) for name in SPLITS
+        }
+        assert result["rows"]["holdout"] == 120
+
+    def test_numbers_without_validation(self, spark: SparkSession, tmp_path: Path) -> None:
+        named = {"split_by": "time", "split_column": "a", "test_from": "100"}
+        dataset, _ = prepared(spark, tmp_path, table(), **{**named, "features": ("b",)})
+        assert splits_of(dataset) == {i: "test" if i >= 200 else "train" for i in range(ROWS)}
+        assert (dataset.rows("validation"), dataset.rows("holdout")) == (0, 0)
+
+    def test_a_date_in_a_column_of_numbers(self, spark: SparkSession, tmp_path: Path) -> None:
+        message = refusal(spark, tmp_path, table(when=np.arange(ROWS)), **FROM)
+        assert "'validation_from' is '2026-01-11': the column 'when' has the type bigint" in message
+        assert "Give a number." in message
+
+    def test_no_rows_from_a_date_on(self, spark: SparkSession, tmp_path: Path) -> None:
+        days = [date(2026, 1, 1) + timedelta(days=i % 15) for i in range(ROWS)]
+        message = refusal(spark, tmp_path, table(when=days), **FROM)
+        assert "the holdout split has 0 of 300 rows by column 'when'" in message
+        assert "'holdout_from' is '2026-01-16 00:00'" in message
+
+
+def test_a_dataset_of_before_has_no_holdout(spark: SparkSession, tmp_path: Path) -> None:
+    dataset, _ = prepared(spark, tmp_path, table())
+    path = Path(dataset.directory) / "dataset.json"
+    described = json.loads(path.read_text())
+    assert described["splits"].pop("holdout") == []
+    path.write_text(json.dumps(described))
+    assert Dataset.read(dataset.directory) == dataset
+
+
 class TestColumn:
     def test_the_source_says_it(self, spark: SparkSession, tmp_path: Path) -> None:
         part = [SPLITS[(i // 7) % 3] for i in range(ROWS)]
@@ -104,7 +166,7 @@ class TestColumn:
         part = ["tset" if i == 9 else "train" for i in range(ROWS)]
         named = {"split_by": "column", "split_column": "part"}
         message = refusal(spark, tmp_path, table(part=part), **named)
-        assert "1 where split column 'part' is none of train, validation, test" in message
+        assert "1 where split column 'part' is none of train, validation, test, holdout" in message
         message = refusal(spark, tmp_path, table(part=["train"] * ROWS), **named)
         assert "the test split has 0 of 300 rows: none has 'test' in column 'part'" in message
 
@@ -113,6 +175,11 @@ class TestColumn:
     ("settings", "problem"),
     [
         ({"split_by": "time"}, "a split by time needs a column"),
+        ({**FROM, "split_by": "column"}, "a split by column has no times"),
+        ({**FROM, "test_from": None}, "'test_from' is None: validation_from is '2026-01-11', and"),
+        ({**FROM, "test_from": "2026-01-11"}, "it does not come after validation_from"),
+        ({**FROM, "holdout_from": "20260116"}, "it does not come after test_from"),
+        ({**FROM, "test_from": "soon"}, "'soon': it is no date, time or number"),
         ({"split_column": "a"}, "a split by hash uses none"),
         ({"split_by": "time", "split_column": "y"}, "it is the label"),
         ({"stratify": True, "task": "regression"}, "a regression has no classes"),

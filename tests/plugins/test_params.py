@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from trainyard.contract import Contract, setting
 from trainyard.errors import SettingError
 from trainyard.specs import JOBS, Evaluate, TrainHorovod
-from trainyard_airflow.params import combine, param, result, trigger_params
+from trainyard_airflow.params import by_choice, combine, param, result, trigger_params
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,3 +145,17 @@ def test_a_result_is_read_by_its_path() -> None:
 
     context: Any = {"ti": Ti()}
     assert operator.render_template(result("prepare", "outputs", "it's"), context) == "here"
+
+
+def test_a_value_by_a_choice_in_the_form() -> None:
+    with DAG("rendering"):
+        operator = BaseOperator(task_id="task")
+    bound = by_choice("task", classification=param("minimum"), regression=None)
+    name = by_choice("task", classification="it's", regression=7)
+
+    def rendered(task: str) -> list[Any]:
+        context: Any = {"params": {"task": task, "minimum": 0.7}}
+        return [operator.render_template(template, context) for template in (bound, name)]
+
+    assert rendered("classification") == ["0.7", "it's"]
+    assert rendered("regression") == ["None", "7"]

@@ -87,6 +87,13 @@ def promote(judged: Mapping[str, Any], **arguments: Any) -> PromoteModelOperator
     return PromoteModelOperator(task_id="promote", evaluation=judged, **{**rules, **arguments})
 
 
+def test_a_bound_of_none_is_no_rule(versions: Versions, context: MakeContext) -> None:
+    rules: dict[str, Any] = {"minimums": {"roc_auc": "None", "accuracy": "0.9"}}
+    judged = versions.evaluation(versions(), 0.95)
+    decision = promote(judged, **rules, margins={"rmse": None}).execute(context())
+    assert [rule["name"] for rule in decision["verdict"]] == ["accuracy"]
+
+
 def test_the_first_good_model_serves(versions: Versions, context: MakeContext) -> None:
     served = Asset("served")
     told = context()

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from tests.plugins.conftest import ROOT, Worker
 
 from trainyard import rundir, store
-from trainyard.specs import Prepare, TrainHorovod
+from trainyard.specs import Prepare, RunDirectory, TrainHorovod, TrainXGBoost
 from trainyard_airflow.operators.spark_job import SparkJobOperator
 
 MakeContext = Callable[..., Any]
@@ -159,13 +159,18 @@ def test_a_setting_that_is_not_allowed_is_not_retried(worker: Worker, context: M
     assert not (worker.home / "submit.argv").exists()
 
 
+@pytest.mark.parametrize(
+    ("job", "setting"),
+    [
+        (TrainHorovod(dataset="d", model_name="m", ranks=3), "ranks"),
+        (TrainXGBoost(dataset="d", model_name="m", num_workers=3), "num_workers"),
+    ],
+)
 def test_more_ranks_than_slots_are_refused_before_submission(
-    worker: Worker, context: MakeContext
+    worker: Worker, context: MakeContext, job: RunDirectory, setting: str
 ) -> None:
-    job = TrainHorovod(dataset="d", model_name="m", ranks=3)
-    with pytest.raises(
-        AirflowFailException, match=r"3 tasks at once, and .*local\[2\] has 2 slots"
-    ):
+    said = rf"3 tasks at once, and .*local\[2\] has 2 slots.* Set {setting} to 2 or less"
+    with pytest.raises(AirflowFailException, match=said):
         SparkJobOperator(task_id="train", job=job).execute(context("train"))
     assert not (worker.home / "submit.argv").exists()
 

@@ -1,26 +1,18 @@
-"""Checkpoints of a training: whole objects whose names hold their digest."""
+"""A training's state as a checkpoint, and back."""
 
 from __future__ import annotations
 
-import hashlib
 import io
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from trainyard import store
-from trainyard.layout import CHECKPOINTS, join
-
-KEEP = 2
-"""Checkpoints that stay: the last, and one to fall back to."""
-
-_NAME = re.compile(r"epoch-(\d{6})-([0-9a-f]{32})\.pt")
+from trainyard.checkpoints import Checkpoints
 
 
 def save(run_dir: str, epoch: int, state: Mapping[str, Any]) -> None:
-    """Write the state after an epoch, and remove checkpoints that are no longer needed.
+    """Write the state after an epoch.
 
     Args:
         run_dir: the run directory.
@@ -30,14 +22,7 @@ def save(run_dir: str, epoch: int, state: Mapping[str, Any]) -> None:
     Raises:
         TransientError: it cannot be written; those before it stay.
     """
-    buffer = io.BytesIO()
-    torch.save(dict(state), buffer)
-    data = buffer.getvalue()
-    directory = join(run_dir, CHECKPOINTS)
-    with store.writing(f"the checkpoint of epoch {epoch} in {directory!r}"):
-        store.write_bytes(join(directory, f"epoch-{epoch:06d}-{_digest(data)}.pt"), data)
-    for name in _names(directory)[:-KEEP]:
-        store.remove(join(directory, name))
+    _of(run_dir).save(epoch, to_bytes(state))
 
 
 def load(run_dir: str, note: Callable[[str], None]) -> dict[str, Any] | None:
@@ -47,14 +32,22 @@ def load(run_dir: str, note: Callable[[str], None]) -> dict[str, Any] | None:
         run_dir: the run directory.
         note: told of each checkpoint that is not sound.
     """
-    directory = join(run_dir, CHECKPOINTS)
-    for name in reversed(_names(directory)):
-        data = store.read_bytes(join(directory, name))
-        match = _NAME.fullmatch(name)
-        if match and _digest(data) == match[2]:
-            return dict(torch.load(io.BytesIO(data), weights_only=True, map_location="cpu"))
-        note(f"checkpoint {name} is corrupt; falling back to the one before it")
-    return None
+    data = _of(run_dir).load(note)
+    if data is None:
+        return None
+    return from_bytes(data)
+
+
+def to_bytes(state: Mapping[str, Any]) -> bytes:
+    """A state of tensors and plain values as bytes."""
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    return buffer.getvalue()
+
+
+def from_bytes(data: bytes) -> dict[str, Any]:
+    """The state that `to_bytes` was given, on the CPU."""
+    return dict(torch.load(io.BytesIO(data), weights_only=True, map_location="cpu"))
 
 
 def on_cpu(value: Any) -> Any:
@@ -66,9 +59,5 @@ def on_cpu(value: Any) -> Any:
     return [on_cpu(item) for item in value] if isinstance(value, list) else value
 
 
-def _names(directory: str) -> list[str]:
-    return [name for name in store.list_names(directory) if _NAME.fullmatch(name)]
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:32]
+def _of(run_dir: str) -> Checkpoints:
+    return Checkpoints(run_dir=run_dir, unit="epoch", suffix=".pt")

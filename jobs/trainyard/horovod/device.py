@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from trainyard.barrier.gpu import assigned_gpu
 from trainyard.errors import SettingError
 
 
@@ -39,12 +40,3 @@ def choose(device: str) -> torch.device:
             "Let the discovery script give indexes, as Spark's own getGpusResources.sh does.",
         )
     return torch.device("cuda", int(given))
-
-
-def assigned_gpu() -> str | None:
-    """The address of the GPU that Spark gave the present task, if any."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    gpu = context.resources().get("gpu") if context else None
-    return gpu.addresses[0] if gpu else None

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from trainyard.dataset import Dataset
 from trainyard.errors import SettingError
-from trainyard.horovod.pieces import Piece, Reader, Rows, concatenate, pieces
+from trainyard.horovod.pieces import Reader, Rows, concatenate
+from trainyard.pieces import Piece, bounds, pieces
 
 MIXED_ROW_GROUPS = 4
 """Row groups that a streaming rank holds and shuffles together."""
@@ -43,7 +44,7 @@ class Plan:
 
     def bounds(self, rank: int) -> tuple[int, int]:
         """First row of a rank and the one past its last."""
-        return self.rows * rank // self.size, self.rows * (rank + 1) // self.size
+        return bounds(self.rows, rank, self.size)
 
     def batches(self, rank: int) -> list[int]:
         """Rows of a rank in each step; they may be none."""
@@ -105,7 +106,7 @@ class Loader:
 
     def class_rows(self) -> Tensor:
         """How many of the rank's rows each class has, float64 [classes]; reads labels alone."""
-        return self._reader.class_rows(self._pieces)
+        return torch.from_numpy(self._reader.class_rows(self._pieces))
 
     def in_order(self) -> Iterator[Rows]:
         """The rank's batches, in the order of the files."""

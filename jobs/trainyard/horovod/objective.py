@@ -13,6 +13,7 @@ from trainyard.dataset import CLASSIFICATION, Dataset
 from trainyard.errors import SettingError
 from trainyard.horovod.pieces import Rows
 from trainyard.specs import TrainHorovod
+from trainyard.specs.class_weights import check_fit, class_weight_values
 
 LOSSES: dict[str, Callable[..., Tensor]] = {
     "cross_entropy": F.cross_entropy,
@@ -96,8 +97,8 @@ def objective_of(spec: TrainHorovod, dataset: Dataset, class_rows: Tensor | None
     if class_rows is not None:
         # A class without rows is never weighed: the clamp only keeps infinity out.
         weights = class_rows.sum() / (len(class_rows) * class_rows.clamp(min=1))
-    elif spec.class_weight_values is not None:
-        weights = torch.tensor(spec.class_weight_values)
+    elif class_weight_values(spec.class_weights) is not None:
+        weights = torch.tensor(class_weight_values(spec.class_weights))
     return Objective(
         loss=loss,
         class_weights=None if weights is None else weights.float(),
@@ -116,16 +117,4 @@ def check_objective(spec: TrainHorovod, dataset: Dataset) -> None:
             f"the dataset is made for {dataset.task}",
             f"Use one of {', '.join(fits)}, or prepare the dataset with another 'task'.",
         )
-    if spec.class_weights == "none":
-        return
-    if not classes:
-        problem = "the dataset is made for regression, which has no classes"
-        raise SettingError("class_weights", spec.class_weights, problem, "Set it to none.")
-    values = spec.class_weight_values
-    if values is not None and len(values) != len(dataset.classes):
-        raise SettingError(
-            "class_weights",
-            spec.class_weights,
-            f"it has {len(values)} numbers, but the dataset has {len(dataset.classes)} classes",
-            f"Give one for each of {', '.join(map(str, dataset.classes))}, in this order.",
-        )
+    check_fit(spec.class_weights, task=dataset.task, classes=dataset.classes)

@@ -1,22 +1,14 @@
-"""Reads a rank's part of a prepared dataset's files, and checks what it reads."""
+"""A rank's rows as tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from trainyard import store
-from trainyard.dataset import CLASSIFICATION, FEATURES, LABEL, WEIGHT, Dataset
-from trainyard.errors import JobError
+from trainyard.pieces import Piece, PieceReader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,155 +54,15 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Piece:
-    """The part of a row group that belongs to a rank.
-
-    Attributes:
-        uri: the file.
-        group: number of the row group in it.
-        group_rows: rows of the whole group.
-        start: first row of the part.
-        rows: rows of the part.
-    """
-
-    uri: str
-    group: int
-    group_rows: int
-    start: int
-    rows: int
-
-
-def pieces(dataset: Dataset, split: str, first: int, end: int) -> list[Piece]:
-    """The parts of row groups that make up rows `first` to `end` of a split."""
-    found: list[Piece] = []
-    offset = 0
-    for uri, file in zip(dataset.paths(split), dataset.splits[split], strict=True):
-        for group, rows in enumerate(file.row_groups):
-            start, stop = max(first, offset), min(end, offset + rows)
-            if start < stop:
-                piece = Piece(
-                    uri=uri,
-                    group=group,
-                    group_rows=rows,
-                    start=start - offset,
-                    rows=stop - start,
-                )
-                found.append(piece)
-            offset += rows
-    return found
-
-
-class Reader:
-    """Reads pieces of a dataset, and refuses what its dataset.json does not promise.
-
-    Args:
-        dataset: the prepared dataset.
-    """
-
-    def __init__(self, dataset: Dataset) -> None:
-        self._width = dataset.width
-        self._classes = len(dataset.classes) if dataset.task == CLASSIFICATION else None
-        self._weighted = dataset.weight is not None
+class Reader(PieceReader):
+    """A `PieceReader` that gives tensors."""
 
     def read(self, parts: Sequence[Piece]) -> Rows:
         """The rows of all parts, in order."""
-        count = sum(piece.rows for piece in parts)
-        features = np.empty((count, self._width), np.float32)
-        labels = np.empty(count, np.float32 if self._classes is None else np.int64)
-        weights = np.empty(count if self._weighted else 0, np.float32)
-        columns = [FEATURES, LABEL, *([WEIGHT] if self._weighted else [])]
-        start = 0
-        for piece in parts:
-            end = start + piece.rows
-            table = _read_table(piece, columns)
-            features[start:end] = self._features(piece, table.column(FEATURES).combine_chunks())
-            labels[start:end] = self._labels(piece, table.column(LABEL).combine_chunks())
-            if self._weighted:
-                weights[start:end] = _weights(piece, table.column(WEIGHT).combine_chunks())
-            start = end
+        found = self.arrays(parts)
+        weights = None if found.weights is None else torch.from_numpy(found.weights)
         return Rows(
-            features=torch.from_numpy(features),
-            labels=torch.from_numpy(labels),
-            weights=torch.from_numpy(weights) if self._weighted else None,
+            features=torch.from_numpy(found.features),
+            labels=torch.from_numpy(found.labels),
+            weights=weights,
         )
-
-    def class_rows(self, parts: Sequence[Piece]) -> Tensor:
-        """How many rows each class has, float64 [classes]."""
-        assert self._classes is not None  # noqa: S101 - asked of a classification alone
-        counts = np.zeros(self._classes)
-        for piece in parts:
-            column = _read_table(piece, [LABEL]).column(LABEL).combine_chunks()
-            counts += np.bincount(self._labels(piece, column), minlength=self._classes)
-        return torch.from_numpy(counts)
-
-    def _features(self, piece: Piece, column: pa.Array) -> npt.NDArray[np.float32]:
-        if not pa.types.is_list(column.type) or column.type.value_type != pa.float32():
-            raise _changed(piece, f"column {FEATURES!r} is {column.type}, not list<float>")
-        lengths = pc.min_max(pc.list_value_length(column)).as_py()
-        values = column.flatten()
-        if column.null_count or values.null_count or set(lengths.values()) != {self._width}:
-            raise _changed(
-                piece, f"column {FEATURES!r} has nulls or rows that are not {self._width} wide"
-            )
-        rows: npt.NDArray[np.float32] = values.to_numpy().reshape(-1, self._width)
-        return rows
-
-    def _labels(self, piece: Piece, column: pa.Array) -> npt.NDArray[Any]:
-        if self._classes is None:
-            return _numbers(piece, LABEL, column)
-        if not pa.types.is_integer(column.type):
-            raise _changed(piece, f"column {LABEL!r} is {column.type}, not a whole number")
-        bounds = pc.min_max(column).as_py()
-        if column.null_count or bounds["min"] < 0 or bounds["max"] >= self._classes:
-            raise _changed(
-                piece, f"column {LABEL!r} has nulls or values outside 0 to {self._classes - 1}"
-            )
-        labels: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
-        return labels
-
-
-def _read_table(piece: Piece, columns: list[str]) -> pa.Table:
-    fs, path = store.filesystem(piece.uri)
-    try:
-        with (
-            fs.open(path, "rb") as source,
-            pq.ParquetFile(source, page_checksum_verification=True) as file,
-        ):
-            if file.metadata.row_group(piece.group).num_rows != piece.group_rows:
-                raise _changed(piece, "a row group has another number of rows")
-            missing = set(columns) - set(file.schema_arrow.names)
-            if missing:
-                raise _changed(piece, f"it has no column {', '.join(sorted(missing))}")
-            table = file.read_row_group(piece.group, columns=columns, use_threads=False)
-    except FileNotFoundError as error:
-        raise _changed(piece, "it is not there") from error
-    except (OSError, pa.ArrowException, IndexError) as error:
-        raise _changed(piece, f"it cannot be read: {error}") from error
-    return table.slice(piece.start, piece.rows)
-
-
-def _weights(piece: Piece, column: pa.Array) -> npt.NDArray[np.float32]:
-    weights = _numbers(piece, WEIGHT, column)
-    if weights.size and weights.min() < 0:
-        raise _changed(piece, f"column {WEIGHT!r} has a negative number")
-    return weights
-
-
-def _numbers(piece: Piece, name: str, column: pa.Array) -> npt.NDArray[np.float32]:
-    if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
-        raise _changed(piece, f"column {name!r} is {column.type}, not a number")
-    with np.errstate(over="ignore"):
-        numbers: npt.NDArray[np.float32] = column.to_numpy(zero_copy_only=False).astype(np.float32)
-    if column.null_count or not np.isfinite(numbers).all():
-        raise _changed(
-            piece, f"column {name!r} has nulls or numbers that are not finite in 32 bits"
-        )
-    return numbers
-
-
-def _changed(piece: Piece, problem: str) -> JobError:
-    return JobError(
-        f"the file {piece.uri!r} does not match the dataset.json that lists it: {problem}.",
-        "Run the prepare job again, into a new directory.",
-    )

@@ -5,6 +5,7 @@ from trainyard.specs.evaluate import Evaluate
 from trainyard.specs.predict import Predict
 from trainyard.specs.prepare import Prepare
 from trainyard.specs.train_horovod import TrainHorovod
+from trainyard.specs.train_xgboost import TrainXGBoost
 
 __all__ = [
     "JOBS",
@@ -16,7 +17,8 @@ __all__ = [
     "Prepare",
     "RunDirectory",
     "TrainHorovod",
+    "TrainXGBoost",
 ]
 
-JOBS: tuple[type[RunDirectory], ...] = (Prepare, TrainHorovod, Evaluate, Predict)
+JOBS: tuple[type[RunDirectory], ...] = (Prepare, TrainHorovod, TrainXGBoost, Evaluate, Predict)
 """Every job, in the order of a pipeline."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
 from trainyard.contract import Contract, setting
+from trainyard.errors import SettingError
 
-SPLITS = ("train", "validation", "test")
-"""The parts of a prepared dataset."""
+SPLITS = ("train", "validation", "test", "holdout")
+"""The parts of a prepared dataset; the last is empty unless it is asked for."""
 
 TASKS = ("classification", "regression")
 """What a model learns: which class a row has, or a number."""
@@ -20,6 +22,9 @@ SOURCE_FORMATS = ("auto", "parquet", "csv", "json", "idx", "table", "sample")
 @dataclass(frozen=True, kw_only=True)
 class RunDirectory(Contract):
     """What every job takes."""
+
+    slots_setting: ClassVar[str] = "slots"
+    """Name of the setting that says how many slots a job needs, where one does."""
 
     imports: ClassVar[tuple[str, ...]] = ("pyarrow",)
     """Modules that the job's tasks import, on executors too."""
@@ -35,3 +40,17 @@ class RunDirectory(Contract):
     def slots(self) -> int:
         """Spark tasks that must run at the same time."""
         return 1
+
+
+_MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def check_model_name(name: str) -> None:
+    """Raise `SettingError` for a name that a model's URI or MLflow cannot have."""
+    if not _MODEL_NAME.fullmatch(name):
+        raise SettingError(
+            "model_name",
+            name,
+            "a model's URI and MLflow cannot have it",
+            "Use letters, digits, '_', '-' and '.' only.",
+        )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from trainyard.contract import setting
 from trainyard.errors import SettingError, nearest
-from trainyard.specs.common import SOURCE_FORMATS, TASKS, RunDirectory
+from trainyard.specs.common import SOURCE_FORMATS, SPLITS, TASKS, RunDirectory
+from trainyard.specs.prepare_rules import check_bounds, check_source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,10 +17,23 @@ class Prepare(RunDirectory):
 
     job = "prepare"
 
-    source: str = setting(
+    source: str | None = setting(
+        None,
         help="Path or URI of the data, table:DATABASE.NAME for a Spark table, or sample:NAME for a "
         "dataset that a package carries.",
         section="Source",
+    )
+    tables: dict[str, Any] = setting(
+        {},
+        help="In place of one source, several by name, which 'query' joins.",
+        section="Source",
+    )
+    query: str | None = setting(
+        None,
+        help="What makes the rows of the tables: a SELECT of Spark SQL, the path of a .sql file, "
+        "or a packaged query's name.",
+        section="Source",
+        multiline=True,
     )
     format: str = setting(
         "auto", choices=SOURCE_FORMATS, help="How the source is read.", section="Source"
@@ -54,7 +69,7 @@ class Prepare(RunDirectory):
     )
     categorical: tuple[str, ...] = setting(
         (),
-        help="Those of the features that are categories; each gets a number for each value.",
+        help="Those of the features that are categories; 'encoding' makes numbers of them.",
         section="Columns",
     )
     label: str = setting(help="Label column.", section="Columns")
@@ -66,13 +81,27 @@ class Prepare(RunDirectory):
     weight: str | None = setting(
         None, help="Column that says how much a row counts in training.", section="Columns"
     )
+    base_margin: str | None = setting(
+        None,
+        help="Column that says what boosting starts from in a row: a number in the objective's own "
+        "scale, or for more than two classes an array of one for each; train_xgboost takes it.",
+        section="Columns",
+    )
     keep: tuple[str, ...] = setting(
         (), help="Columns to carry along, to judge a model by their values.", section="Columns"
     )
     imputation: str = setting(
         "none",
-        choices=("none", "mean", "median"),
-        help="What stands for a missing number, as fitted on the training rows; none refuses it.",
+        choices=("none", "mean", "median", "keep"),
+        help="What stands for a missing number, as fitted on the training rows; none refuses it, "
+        "keep leaves it missing (NaN), which train_xgboost takes.",
+        section="Preprocessing",
+    )
+    encoding: str = setting(
+        "onehot",
+        choices=("onehot", "index"),
+        help="What a category becomes: onehot is a number for each value; index is one number, the "
+        "value's index, which train_xgboost takes as a category.",
         section="Preprocessing",
     )
     scaling: str = setting(
@@ -85,7 +114,7 @@ class Prepare(RunDirectory):
         "hash",
         choices=("hash", "time", "column"),
         help="What decides on a row's split: a hash of its key, its time, or a column that names "
-        "the split.",
+        "the split, or says by true that a row validates.",
         section="Split",
     )
     split_column: str | None = setting(
@@ -103,6 +132,19 @@ class Prepare(RunDirectory):
     )
     test_fraction: float = setting(
         0.2, above=0.0, below=1.0, help="Share of the rows that judges the model.", section="Split"
+    )
+    validation_from: str | None = setting(
+        None,
+        help="In place of a share: the date, time or number from which on rows judge each round.",
+        section="Split",
+    )
+    test_from: str | None = setting(
+        None, help="Likewise, from which on rows judge the model.", section="Split"
+    )
+    holdout_from: str | None = setting(
+        None,
+        help="From which on rows are held out: neither trained on nor judged by.",
+        section="Split",
     )
     split_seed: int = setting(
         0, minimum=0, help="Seed of the split by hash of the row key.", section="Split"
@@ -122,12 +164,33 @@ class Prepare(RunDirectory):
     )
 
     def check(self) -> None:
-        """Raise `SettingError` when the settings of columns or of the split contradict."""
+        """Raise `SettingError` when settings of the source, columns or split contradict."""
+        check_source(self)
         self._check_columns()
         self._check_split()
+        check_bounds(self)
+
+    @property
+    def origin(self) -> str:
+        """Where the rows come from, in words."""
+        if self.source is not None:
+            return self.source
+        lines = (self.query or "").strip().splitlines()
+        return f"{lines[0]} ..." if len(lines) > 1 else lines[0]
+
+    @property
+    def bounds(self) -> dict[str, str]:
+        """Where splits by time begin, for those of which it is set."""
+        starts = (self.validation_from, self.test_from, self.holdout_from)
+        told = zip(SPLITS[1:], starts, strict=True)
+        return {name: start for name, start in told if start is not None}
 
     def _check_columns(self) -> None:
-        columns = [*self.features, self.label, *filter(None, (self.key, self.weight))]
+        columns = [
+            *self.features,
+            self.label,
+            *filter(None, (self.key, self.weight, self.base_margin)),
+        ]
         if not self.features:
             raise SettingError(
                 "features", [], "it names no column", "Name at least one feature column."

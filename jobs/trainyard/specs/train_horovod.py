@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from trainyard.contract import setting
 from trainyard.errors import SettingError
 from trainyard.optimizers import OPTIMIZER_PARAMS, check_optimizer_params
-from trainyard.specs.common import RunDirectory
-
-_MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+from trainyard.specs import class_weights
+from trainyard.specs.common import RunDirectory, check_model_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +16,7 @@ class TrainHorovod(RunDirectory):
     """Train a PyTorch network with Horovod on Spark."""
 
     job = "train_horovod"
+    slots_setting = "ranks"
     imports = ("torch", "horovod.torch")
 
     dataset: str = setting(
@@ -73,12 +72,7 @@ class TrainHorovod(RunDirectory):
         help="What is made small; auto is cross entropy for classes and mse for a regression.",
         section="Training",
     )
-    class_weights: str = setting(
-        "none",
-        help="How much a row of each class counts in the loss: none, balanced, or a number for "
-        "each class in the dataset's order, such as 1,2.5.",
-        section="Training",
-    )
+    class_weights: str = setting(class_weights.NONE, help=class_weights.HELP, section="Training")
     schedule: str = setting(
         "constant",
         choices=("constant", "cosine", "linear", "step"),
@@ -188,13 +182,6 @@ class TrainHorovod(RunDirectory):
         """One for each rank."""
         return self.ranks
 
-    @property
-    def class_weight_values(self) -> tuple[float, ...] | None:
-        """The numbers of `class_weights`, if it has any."""
-        if self.class_weights in ("none", "balanced"):
-            return None
-        return tuple(float(text) for text in self.class_weights.split(","))
-
     def check(self) -> None:
         """Raise `SettingError` for what cannot be trained with."""
         module, _, name = self.network.partition(":")
@@ -205,32 +192,13 @@ class TrainHorovod(RunDirectory):
                 "it is not module:Class",
                 "Write it as package.module:Class.",
             )
-        if not _MODEL_NAME.fullmatch(self.model_name):
-            raise SettingError(
-                "model_name",
-                self.model_name,
-                "a model's URI and MLflow cannot have it",
-                "Use letters, digits, '_', '-' and '.' only.",
-            )
+        check_model_name(self.model_name)
         check_optimizer_params(self.optimizer, self.optimizer_params)
-        self._check_class_weights()
+        class_weights.check_class_weights(self.class_weights)
         if self.warmup_epochs >= self.epochs:
             raise SettingError(
                 "warmup_epochs",
                 self.warmup_epochs,
                 f"there are only {self.epochs} epochs",
                 "Make it less than epochs.",
-            )
-
-    def _check_class_weights(self) -> None:
-        try:
-            values = self.class_weight_values
-        except ValueError:
-            values = (-1.0,)
-        if values is not None and not (min(values) >= 0 and 0 < sum(values) < float("inf")):
-            raise SettingError(
-                "class_weights",
-                self.class_weights,
-                "it is neither none, nor balanced, nor numbers of 0 or more",
-                "Write one number for each class, separated by commas.",
             )

@@ -70,7 +70,7 @@ def look_at_paths(patients: Iterable[Patient]) -> Iterator[Finding]:
     """Whether a source lies where runs are written, or the other way round."""
     root = _plain(settings.store_root())
     for patient in patients:
-        if not isinstance(patient.job, Prepare):
+        if not isinstance(patient.job, Prepare) or patient.job.source is None:
             continue
         source = _plain(patient.job.source)
         if root.startswith(source):

@@ -40,6 +40,8 @@ class PromoteModelOperator(BaseOperator):
         slices: by column and metric the worst value that any part of the rows may have.
         slice_rows: rows below which a part is too small to be judged.
         mode: `enforce`, or `dry_run` to judge and change nothing.
+
+    A bound of None, or a template that gives None, is no rule.
     """
 
     template_fields: Sequence[str] = (
@@ -182,8 +184,9 @@ def _nothing_serves(decision: Mapping[str, Any]) -> JobError:
 
 
 def _numbers(kind: str, bounds: Mapping[str, Any]) -> dict[str, float]:
-    """Rendered bounds as numbers."""
-    return {metric: _number(kind, metric, bound) for metric, bound in bounds.items()}
+    """Rendered bounds as numbers, without those that are none."""
+    given = {metric: bound for metric, bound in bounds.items() if bound not in (None, "None", "")}
+    return {metric: _number(kind, metric, bound) for metric, bound in given.items()}
 
 
 def _number(kind: str, metric: str, bound: Any) -> float:

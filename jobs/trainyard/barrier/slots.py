@@ -12,12 +12,18 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-def check_slots(context: SparkContext, ranks: int, deadline: float) -> None:
+def check_slots(context: SparkContext, ranks: int, deadline: float, setting: str) -> None:
     """Wait until Spark has a slot for every rank.
+
+    Args:
+        context: the Spark context.
+        ranks: how many there will be.
+        deadline: of `time.monotonic`, by which they must have slots.
+        setting: name of the setting that says how many.
 
     Raises:
         SettingError: it never will.
-        UnmetError: it had not by the deadline (of `time.monotonic`).
+        UnmetError: it had not by the deadline.
     """
     if context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true":
         raise SettingError(
@@ -28,10 +34,10 @@ def check_slots(context: SparkContext, ranks: int, deadline: float) -> None:
         )
     most = _most_slots(context)
     if most is not None and most < ranks:
-        raise SettingError(*_too_few(context, ranks, most, "has"))
+        raise SettingError(*_too_few(context, ranks, most, "has", setting))
     while (slots := _slots(context)) < ranks:
         if time.monotonic() >= deadline:
-            raise UnmetError(*_too_few(context, ranks, slots, "within start_timeout had"))
+            raise UnmetError(*_too_few(context, ranks, slots, "within start_timeout had", setting))
         time.sleep(0.2)
 
 
@@ -53,15 +59,23 @@ def _most_slots(context: SparkContext) -> int | None:
     return int(instances) * (int(each) // cpus) if instances and each else None
 
 
-def _too_few(context: SparkContext, ranks: int, slots: int, verb: str) -> tuple[str, int, str, str]:
+def all_slots(context: SparkContext) -> int:
+    """How many ranks Spark can run at once, as far as it tells now; one at least."""
+    most = _most_slots(context)
+    return max(1, _slots(context) if most is None else most)
+
+
+def _too_few(
+    context: SparkContext, ranks: int, slots: int, verb: str, setting: str
+) -> tuple[str, int, str, str]:
     more = (
         f"use a master of local[{ranks}]"
         if is_local(context)
         else "give Spark more (spark.cores.max, or spark.executor.instances and .cores)"
     )
     return (
-        "ranks",
+        setting,
         ranks,
         f"Spark at {context.master} {verb} {slots} slots, and each rank needs one",
-        f"Set ranks to {slots} or less, or {more}." if slots else f"{more.capitalize()}.",
+        f"Set {setting} to {slots} or less, or {more}." if slots else f"{more.capitalize()}.",
     )

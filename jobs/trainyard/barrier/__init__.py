@@ -1,0 +1,1 @@
+"""Starts a function on ranks that work together, as the tasks of a Spark barrier stage."""

@@ -1,0 +1,1 @@
+"""Training with XGBoost on Spark: its collective, the workers' data, the rounds, explanations."""
