@@ -10,8 +10,9 @@ JOBS_ENV := PYTHONPATH=$(CURDIR)/jobs
 TIERS := lint types test-dags test-plugins test-jobs test-e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tools setup-airflow demo up down gc test test-dags test-plugins test-jobs \
-	test-e2e lint types format lock golden bench bench-peer clean clean-venv
+.PHONY: help setup setup-tools setup-airflow demo up down gc doctor archive test test-dags test-plugins \
+	test-jobs test-e2e test-cluster test-faults lint types format lock golden bench bench-peer clean \
+	clean-venv
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +38,12 @@ down: ## Stop what `make up` started
 gc: setup-airflow ## List what retention would remove; ARGS=--apply removes it
 	@$(AIRFLOW)/python scripts/collect_garbage.py $(ARGS)
 
+doctor: setup ## Look at all that a run needs; ARGS="--dag mnist_horovod", ARGS="--conn-id NAME"
+	@$(AIRFLOW)/python scripts/doctor.py $(ARGS)
+
+archive: setup ## Pack the jobs' environment for Spark's executors; ARGS="--add PACKAGE" adds to it
+	@$(JOBS)/python scripts/archive.py $(ARGS)
+
 test: setup ## Lint, types and every tier of tests; fails if any of them does
 	@failed=0; summary=; \
 	for tier in $(TIERS); do \
@@ -58,15 +65,22 @@ test-jobs: setup ## Test the Spark jobs and their library
 test-e2e: setup ## Test whole runs: Airflow, Spark and the registry together
 	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/e2e $(ARGS)
 
+test-cluster: setup ## Test on a Spark standalone cluster of real processes; not in `make test`
+	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/cluster $(ARGS)
+
+test-faults: setup ## Test what is slow to kill: drivers, executors; not a part of `make test`
+	$(JOBS_ENV) $(JOBS)/python -m pytest tests/faults $(ARGS)
+
 lint: setup-tools ## Check style
 	$(TOOLS)/ruff check .
 	$(TOOLS)/ruff format --check .
 
 types: setup ## Check types, each side against its own environment
 	MYPYPATH=jobs:scripts:tests/jobs:bench $(TOOLS)/mypy --python-executable=$(JOBS)/python \
-		--cache-dir=.cache/mypy/jobs jobs tests/jobs bench
+		--cache-dir=.cache/mypy/jobs --exclude bench/dags jobs tests/jobs tests/faults bench
 	MYPYPATH=jobs:plugins:scripts $(TOOLS)/mypy --python-executable=$(AIRFLOW)/python \
-		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e
+		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e \
+		tests/cluster bench/dags
 
 format: setup-tools ## Put code and imports in order
 	$(TOOLS)/ruff check --fix .

@@ -85,7 +85,7 @@ def models(found: dict[str, list[dict[str, Any]]], rows: int) -> bool:
     areas = [abs(a["auc"] - b["auc"]) for a, b in zip(found["ours"], found["native"], strict=True)]
     print(f"\nAUC of the test period: native {found['native'][0]['auc']:.4f},", end=" ")
     print(f"ours {found['ours'][0]['auc']:.4f}")
-    holds = max(areas) <= 0.002
+    holds = bool(max(areas) <= 0.002)
     print(f"  {'holds' if holds else 'MISSED'}: they differ by <= 0.002, here {max(areas):.4f}")
     speeds = {kind: [rows / one["predict"] for one in results] for kind, results in found.items()}
     show(f"inference on {rows} rows, warm", "rows/s", speeds)

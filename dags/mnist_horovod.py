@@ -7,6 +7,7 @@ serves then.
 
 | task | what it does | its result |
 |---|---|---|
+| `doctor` | looks at all that the others need; an error ends the run here | XCom |
 | `prepare` | checks the source, splits it by a hash of each row's key, writes Parquet | `data/` |
 | `train` | trains with one Horovod rank a Spark task; registers the model with MLflow | `model/` |
 | `evaluate` | scores the model, and the champion, on the same test rows | `report/` |
@@ -34,6 +35,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, Asset, chain
 
 from trainyard.specs import Prepare, TrainHorovod
+from trainyard_airflow.operators.doctor import DoctorOperator
 from trainyard_airflow.operators.spark_job import SparkJobOperator
 from trainyard_airflow.params import combine, gate_params, param, result, trigger_params
 from trainyard_airflow.pipeline import judge_and_serve
@@ -62,6 +64,13 @@ with DAG(
             "batch_size",
             "optimizer",
             "optimizer_params",
+            "schedule",
+            "warmup_epochs",
+            "patience",
+            "class_weights",
+            "clip_norm",
+            "backward_passes_per_step",
+            "compression",
             "seed",
             "network",
             "network_params",
@@ -71,6 +80,7 @@ with DAG(
         gate_params("accuracy", minimum=0.9),
     ),
 ):
+    doctor = DoctorOperator(task_id="doctor")
     prepare = SparkJobOperator(
         task_id="prepare",
         job=Prepare(
@@ -88,6 +98,13 @@ with DAG(
             optimizer=param("optimizer"),
             optimizer_params=param("optimizer_params"),
             learning_rate=param("learning_rate"),
+            schedule=param("schedule"),
+            warmup_epochs=param("warmup_epochs"),
+            patience=param("patience"),
+            class_weights=param("class_weights"),
+            clip_norm=param("clip_norm"),
+            backward_passes_per_step=param("backward_passes_per_step"),
+            compression=param("compression"),
             seed=param("seed"),
             network=param("network"),
             network_params=param("network_params"),
@@ -102,4 +119,4 @@ with DAG(
         margins={"accuracy": param("margin_accuracy")},
         predictions=Asset("mnist_predictions"),
     )
-    chain(prepare, train, *served)
+    chain(doctor, prepare, train, *served)

@@ -43,7 +43,7 @@ _MISTAKES = 16
 
 def evaluate(spec: Evaluate, run: Run) -> dict[str, Any]:
     """Run the job in a Spark session of its own."""
-    with spark_session(f"evaluate {spec.model}") as spark, unwrapped():
+    with spark_session(f"evaluate {spec.model}", spec.imports) as spark, unwrapped():
         return evaluate_model(spark, spec, run)
 
 

@@ -182,9 +182,9 @@ def scores_in(dataset: Dataset, directory: str) -> np.ndarray[Any, Any]:
     import pyarrow.parquet as pq
 
     found = pq.read_table(directory, columns=["key", "probabilities"])
-    second = found["probabilities"].combine_chunks().flatten().to_numpy()[1::2]
+    both: np.ndarray[Any, Any] = found["probabilities"].combine_chunks().flatten().to_numpy()
     keys = found["key"].to_numpy().astype(np.int64)
-    return second[np.argsort(keys)]
+    return both[1::2][np.argsort(keys)]
 
 
 def table(dataset: Dataset, split: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -207,12 +207,12 @@ def area(dataset: Dataset, scores: np.ndarray[Any, Any]) -> float:
 
 def twice(work: Callable[[], T]) -> tuple[dict[str, float], T]:
     """The seconds of the first and of the second time, and what the second one gave."""
-    times = {}
+    times, results = {}, []
     for name in ("cold", "warm"):
         began = time.monotonic()
-        result = work()
+        results = [work()]
         times[name] = time.monotonic() - began
-    return times, result
+    return times, results[0]
 
 
 if __name__ == "__main__":

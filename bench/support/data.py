@@ -14,6 +14,8 @@ from made_datasets import digits, write_dataset  # noqa: E402 - lies beside the 
 
 from trainyard.dataset import Dataset  # noqa: E402 - as above
 
+__all__ = ["ROOT", "repeated_digits", "write_dataset"]
+
 ROW_GROUP_ROWS = 2048
 
 

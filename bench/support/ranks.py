@@ -175,15 +175,20 @@ def gloo(spec: Any, rank: int, turns: Turns) -> None:
         dist.all_reduce(tensor)
         return tensor
 
-    def same(value: Any, root_rank: int) -> Any:
-        return value  # every rank starts from the seed
+    def same(value: Any, name: str, timeout: float) -> Any:
+        return value  # every rank starts from the seed, and the network has no buffers
+
+    def state(data: bytes, name: str, timeout: float) -> bytes:
+        shared = [data]
+        dist.broadcast_object_list(shared, src=0)
+        return shared[0]
 
     os.environ.update(GLOO_SOCKET_IFNAME="lo")
     store = Path(spec.run_dir) / "store"
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS)
-    functions = {"broadcast_object": same, "broadcast_parameters": same}
-    stand_in = SimpleNamespace(rank=lambda: rank, size=lambda: RANKS, **functions)
-    module.__dict__.update(hvd=stand_in, sum_over_ranks=sum_over_ranks)
+    stand_in = SimpleNamespace(rank=lambda: rank, size=lambda: RANKS)
+    collectives = {"sum_over_ranks": sum_over_ranks, "broadcast": same, "broadcast_bytes": state}
+    module.__dict__.update(hvd=stand_in, **collectives)
     gradients.__dict__.update(sum_over_ranks=sum_over_ranks)
     _train(spec, turns)
 

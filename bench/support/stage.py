@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 import tempfile
 import time
@@ -18,13 +19,64 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from trainyard.barrier.engine import LaunchSettings
-from trainyard.barrier.launch import BarrierLauncher, Launcher
+from trainyard.barrier.failures import first_line
+from trainyard.barrier.launch import BarrierLauncher, Launcher, T
+from trainyard.barrier.slots import check_slots
 from trainyard.dataset import Dataset
-from trainyard.horovod.launch import HorovodEngine, SparkRunLauncher
+from trainyard.errors import TransientError
+from trainyard.horovod.launch import HorovodEngine
 from trainyard.horovod.train import train
 from trainyard.models import ModelMeta, save_model
 from trainyard.session import spark_session
 from trainyard.specs import TrainHorovod
+
+
+class SparkRunLauncher:
+    """Runs the ranks by `horovod.spark.run`: slower to start, and it names no cause of a failure.
+
+    Args:
+        context: the Spark context.
+        settings: see `LaunchSettings`.
+        engine: Horovod's settings.
+    """
+
+    def __init__(
+        self, context: SparkContext, settings: LaunchSettings, engine: HorovodEngine
+    ) -> None:
+        self._context = context
+        self._settings = settings
+        self._engine = engine
+
+    def run(self, fn: Callable[[], T], ranks: int) -> list[T]:
+        """Call `fn` in processes that Spark's tasks start; see `Launcher`."""
+        import horovod.spark
+
+        settings, engine = self._settings, self._engine
+        deadline = time.monotonic() + settings.start_timeout
+        check_slots(self._context, ranks, deadline, engine.ranks_setting)
+
+        def task() -> T:
+            from trainyard.horovod import collective
+
+            os.environ.update(engine.tuning())
+            collective.init()
+            return fn()
+
+        try:
+            return list(
+                horovod.spark.run(
+                    task,
+                    num_proc=ranks,
+                    start_timeout=settings.start_timeout,
+                    use_gloo=True,
+                    verbose=0,
+                )
+            )
+        except Exception as error:
+            raise TransientError(
+                f"horovod.spark.run failed: {first_line(error)}.", "Read the ranks' output above."
+            ) from error
+
 
 KINDS: dict[str, Callable[[SparkContext, LaunchSettings, HorovodEngine], Launcher]] = {
     "barrier": BarrierLauncher,

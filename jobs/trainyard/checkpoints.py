@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from trainyard import store
 from trainyard.layout import CHECKPOINTS, join
 
-KEEP = 2
-"""Checkpoints that stay: the last, and one to fall back to."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoints:
@@ -31,14 +28,20 @@ class Checkpoints:
     def save(self, number: int, data: bytes) -> None:
         """Write the state after an epoch or round, and remove those that are no longer needed.
 
+        The last before it stays. Later ones go: they are of a training that this one replaces.
+
         Args:
             number: of the epoch or round that is complete, from 1.
             data: the state.
         """
         name = f"{self.unit}-{number:06d}-{_digest(data)}{self.suffix}"
-        store.write_bytes(join(self.run_dir, CHECKPOINTS, name), data)
-        for old in self._names()[:-KEEP]:
-            store.remove(join(self.run_dir, CHECKPOINTS, old))
+        directory = join(self.run_dir, CHECKPOINTS)
+        with store.writing(f"the checkpoint of {self.unit} {number} in {directory!r}"):
+            store.write_bytes(join(directory, name), data)
+        earlier = [old for old in self._names() if self._number(old) < number]
+        for old in self._names():
+            if old not in (name, *earlier[-1:]):
+                store.remove(join(directory, old))
 
     def load(self, note: Callable[[str], None]) -> bytes | None:
         """The last one that is sound, or None.
@@ -57,6 +60,9 @@ class Checkpoints:
     @property
     def _pattern(self) -> re.Pattern[str]:
         return re.compile(rf"{self.unit}-\d{{6}}-([0-9a-f]{{32}}){re.escape(self.suffix)}")
+
+    def _number(self, name: str) -> int:
+        return int(name.split("-")[1])
 
     def _names(self) -> list[str]:
         names = store.list_names(join(self.run_dir, CHECKPOINTS))

@@ -5,18 +5,17 @@ from __future__ import annotations
 import dataclasses
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
-from trainyard import store
-from trainyard.errors import JobError
+from trainyard import store, tickets
+from trainyard.errors import JobError, TransientError
 from trainyard.layout import CLAIMS, join
+from trainyard.repeating import Repeating
 
 BEAT_SECONDS = 3.0
 """How often a live claim renews its beat."""
@@ -71,9 +70,9 @@ class Claim:
         self.run_dir = run_dir
         self.record = record
         self._on_lost = on_lost
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="claim-beat", daemon=True)
-        self._thread.start()
+        self._count = 0
+        self._beats = Repeating(self._beat, every=BEAT_SECONDS, name="claim-beat")
+        self._beats.start()
 
     @classmethod
     def take(cls, run_dir: str, *, on_lost: Callable[[], None] = lambda: os._exit(75)) -> Self:
@@ -84,9 +83,10 @@ class Claim:
             on_lost: called from a thread when a later claim is found; the default ends the process.
 
         Raises:
-            JobError: a live driver holds it.
+            TransientError: a live driver holds it, or Airflow has given this one up.
         """
         store.check_writable(run_dir)
+        tickets.check(run_dir)
         last = last_claim(run_dir)
         if last is not None and claim_lives(run_dir, last):
             raise _claimed(run_dir, last)
@@ -105,30 +105,30 @@ class Claim:
         )
         if not made:
             raise _claimed(run_dir, _read_claim(run_dir, record.number))
-        return cls(run_dir, record, on_lost)
+        claim = cls(run_dir, record, on_lost)
+        try:
+            tickets.check(run_dir)
+        except JobError:
+            claim.release()
+            raise
+        return claim
 
     def release(self) -> None:
         """Give the directory back; the claim counts as ended at once."""
-        self._stop.set()
-        self._thread.join()
+        self._beats.stop()
         store.write_bytes(_claim_uri(self.run_dir, self.record.number, "end"), b"released\n")
 
     def _beat(self) -> None:
-        count = 0
-        while not self._stop.wait(BEAT_SECONDS if count else 0):
-            count += 1
-            try:
-                store.write_bytes(
-                    _claim_uri(self.run_dir, self.record.number, "beat"), b"%d\n" % count
-                )
-                lost = _claim_name(self.record.number + 1, "json") in store.list_names(
-                    join(self.run_dir, CLAIMS)
-                )
-            except OSError:
-                continue  # a store that is away for a moment does not end the job
-            if lost:
-                self._on_lost()
-                return
+        self._count += 1
+        number = self.record.number
+        try:
+            store.write_bytes(_claim_uri(self.run_dir, number, "beat"), b"%d\n" % self._count)
+            names = store.list_names(join(self.run_dir, CLAIMS))
+        except OSError:
+            return  # a store that is away for a moment does not end the job
+        if _claim_name(number + 1, "json") in names:
+            self._beats.call_off()
+            self._on_lost()
 
 
 def last_claim(run_dir: str) -> ClaimRecord | None:
@@ -152,11 +152,11 @@ def claim_lives(run_dir: str, claim: ClaimRecord) -> bool:
     return False
 
 
-def _claimed(run_dir: str, claim: ClaimRecord) -> JobError:
+def _claimed(run_dir: str, claim: ClaimRecord) -> TransientError:
     where = f"process {claim.pid} on {claim.host}" + (
         f" (submission {claim.submission})" if claim.submission else ""
     )
-    return JobError(
+    return TransientError(
         f"the run directory {run_dir!r} is claimed by a live driver: {where}.",
         "Wait until it ends, kill it, or use another run directory.",
     )
@@ -208,32 +208,15 @@ def _submission_id() -> str:
     return parse_qs(address.query).get("driverId", [""])[0]
 
 
-class ParentWatch:
+def parent_watch(every: float = 1.0) -> Repeating:
     """Ends this process when the process that launched it is gone.
 
     A driver outlives a killed `spark-submit`; it would hold cores for a result that nobody reads.
     """
+    parent = os.getppid()
 
-    def __init__(self, *, every: float = 1.0) -> None:
-        self._parent = os.getppid()
-        self._every = every
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="parent-watch", daemon=True)
+    def look() -> None:
+        if os.getppid() != parent:
+            os._exit(76)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._stop.wait(self._every):
-            if os.getppid() != self._parent:
-                os._exit(76)
+    return Repeating(look, every=every, name="parent-watch")

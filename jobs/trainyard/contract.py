@@ -104,6 +104,11 @@ class Contract:
         values = {field.name: getattr(self, field.name) for field in self.settings()}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
+    def decisive(self) -> dict[str, Any]:
+        """Those of `to_mapping` that another result would follow from: none that is operational."""
+        operational = {field.name for field in self.settings() if field.setting.operational}
+        return {k: v for k, v in self.to_mapping().items() if k not in operational}
+
     def argv(self) -> list[str]:
         """The command-line arguments that `parse` reads back to an equal contract.
 

@@ -197,23 +197,24 @@ def influences(
         axes.barh(range(len(top)), strength[top])
         axes.set_xlabel("mean of the absolute SHAP value, over rows and classes")
     else:
-        rng = np.random.default_rng(0)
-        for line, feature in enumerate(top):
-            ranks = np.argsort(np.argsort(features[:, feature])) / max(len(features) - 1, 1)
-            colours = np.where(np.isnan(features[:, feature]), np.nan, ranks)
-            dots = axes.scatter(
-                shap[:, 0, feature],
-                line + rng.uniform(-0.3, 0.3, len(shap)),
-                c=colours,
-                cmap="coolwarm",
-                vmin=0,
-                vmax=1,
-                s=6,
-                plotnonfinite=True,
-            )
-        figure.colorbar(dots, ax=axes, label="the feature's value, from least to most", ticks=[])
+        _dots(axes, shap[:, 0, top], features[:, top])
         axes.axvline(0, color="grey", linewidth=0.8)
-        axes.set_xlabel("SHAP value")
+        axes.set_xlabel("SHAP value; blue where the feature is least, red where it is most")
     axes.set_yticks(range(len(top)), [names[feature][:40] for feature in top])
     axes.set_title(title)
     return png(figure)
+
+
+def _dots(axes: Axes, shap: np.ndarray[Any, Any], features: np.ndarray[Any, Any]) -> None:
+    """A line of dots for each feature, coloured by the rank of its value; grey is missing."""
+    rng = np.random.default_rng(0)
+    last = max(len(features) - 1, 1)
+    for line, (values, given) in enumerate(zip(shap.T, features.T, strict=True)):
+        heights = line + rng.uniform(-0.3, 0.3, len(values))
+        missing = np.isnan(given)
+        ranks = np.argsort(np.argsort(given)) / last
+        axes.scatter(values[missing], heights[missing], color="grey", s=6)
+        known = ~missing
+        axes.scatter(
+            values[known], heights[known], c=ranks[known], cmap="coolwarm", vmin=0, vmax=1, s=6
+        )

@@ -169,7 +169,11 @@ class Dataset:
             JobError: it is not there or is not a dataset's.
         """
         uri = join(directory, DATASET)
-        try:
+        missing = JobError(
+            f"setting 'dataset' is {directory!r}: there is no {DATASET}.",
+            "Give the directory that a prepare job made (its result names it).",
+        )
+        with store.reading(uri, "a dataset", missing=missing, fix="Run the prepare job again."):
             described: dict[str, Any] = store.read_json(uri)
             # One of before held rows out has no such split.
             splits = dict.fromkeys(SPLITS, ()) | {
@@ -182,15 +186,6 @@ class Dataset:
                 described[name] = tuple(described[name])
             described["preprocessing"] = Fitted.from_mapping(described["preprocessing"])
             return cls(directory=directory, splits=splits, **described)
-        except FileNotFoundError as error:
-            raise JobError(
-                f"setting 'dataset' is {directory!r}: there is no {DATASET}.",
-                "Give the directory that a prepare job made (its result names it).",
-            ) from error
-        except (KeyError, TypeError, ValueError) as error:
-            raise JobError(
-                f"{uri!r} does not describe a dataset: {error!r}.", "Run the prepare job again."
-            ) from error
 
     def check_files(self, *splits: str) -> None:
         """Raise `JobError` when a file of these splits, or of any, is not as dataset.json says.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import ClassVar
 
 
 class JobError(Exception):
@@ -12,7 +13,12 @@ class JobError(Exception):
     Args:
         cause: what is wrong, naming the setting or the file and its value.
         fix: what the reader should do about it.
+
+    Attributes:
+        permanent: whether another attempt would fail again until someone applies the fix.
     """
+
+    permanent: ClassVar[bool] = True
 
     def __init__(self, cause: str, fix: str) -> None:
         super().__init__(cause, fix)
@@ -21,6 +27,12 @@ class JobError(Exception):
 
     def __str__(self) -> str:
         return f"cause: {self.cause} fix: {self.fix}"
+
+
+class TransientError(JobError):
+    """A failure that may be over at the next attempt: a lost machine, a full store."""
+
+    permanent = False
 
 
 class SettingError(JobError, ValueError):
@@ -34,6 +46,12 @@ class SettingError(JobError, ValueError):
 
     def __reduce__(self) -> tuple[type[SettingError], tuple[str, object, str, str]]:
         return type(self), (self.name, self.value, self.problem, self.fix)
+
+
+class UnmetError(SettingError):
+    """A setting that cannot be met now, since others hold what it needs, but may be later."""
+
+    permanent = False
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -32,6 +32,7 @@ class Setting:
         template: what stands for it where a DAG leaves it to the operator; a command line needs
             it.
         multiline: whether a text may have several lines.
+        operational: whether it says how or where the work is done, and not what comes of it.
     """
 
     help: str
@@ -43,6 +44,7 @@ class Setting:
     section: str = "Settings"
     template: str | None = None
     multiline: bool = False
+    operational: bool = False
 
     def check(self, name: str, value: Any) -> None:
         """Raise `SettingError` when a value breaks a bound or is not among the choices."""
@@ -76,6 +78,7 @@ def setting(
     section: str = "Settings",
     template: str | None = None,
     multiline: bool = False,
+    operational: bool = False,
 ) -> Any:
     """Declare a field of a contract, required unless it has a default; see `Setting`."""
     described = Setting(
@@ -88,6 +91,7 @@ def setting(
         section=section,
         template=template,
         multiline=multiline,
+        operational=operational,
     )
     if template is not None:
         default = template

@@ -61,7 +61,7 @@ def good_rows(
 
 
 def checked_rows(rows: DataFrame, layout: Layout) -> DataFrame:
-    """`canonical` rows as `key`, `values`, `categories`, `margin` and `fault`, for a pipeline.
+    """`canonical` rows as `key`, `values`, `categories`, `margin`, `fault` and `content`.
 
     A bad row's values are zeros: it stays in, so that it is counted where the others are scored.
     """
@@ -79,11 +79,12 @@ def checked_rows(rows: DataFrame, layout: Layout) -> DataFrame:
                     CATEGORIES: batch.column(CATEGORIES),
                     MARGIN: batch.column(MARGIN),
                     FAULT: pa.array(faults, pa.string()),
+                    CONTENT: batch.column(CONTENT),
                 }
             )
 
-    types = "array<double>", "array<string>", "array<double>", "string"
-    columns = zip((VALUES, CATEGORIES, MARGIN, FAULT), types, strict=True)
+    types = "array<double>", "array<string>", "array<double>", "string", "long"
+    columns = zip((VALUES, CATEGORIES, MARGIN, FAULT, CONTENT), types, strict=True)
     described = ", ".join(f"`{name}` {kind}" for name, kind in columns)
     return rows.mapInArrow(check, f"`{KEY}` string, {described}")
 

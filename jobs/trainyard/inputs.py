@@ -17,22 +17,23 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from trainyard.dataset import CATEGORIES, FEATURES, VALUES, Dataset
 from trainyard.errors import JobError
 from trainyard.models import StoredModel
-from trainyard.parts import UNITS, read_units, schema_of, units
+from trainyard.parts import Unit, part_numbers, read_parts, schema_of
 from trainyard.preprocessing import Preprocessing
 
 
 def inputs(
     spark: SparkSession,
     dataset: Dataset,
-    splits: Sequence[str],
+    parts: Sequence[Sequence[Unit]],
     models: Mapping[str, StoredModel],
     run_dir: str,
 ) -> DataFrame:
-    """The splits' rows with the columns of its files, and `NAME_features` for some models.
+    """The parts' rows with the columns of their files, and `NAME_features` for some models.
 
     `input_of` says which column each model is given.
 
     Args:
+        parts: what `cut` made of the dataset; each becomes a partition.
         models: by name.
         run_dir: the run directory, to which preprocessing is copied.
 
@@ -42,10 +43,9 @@ def inputs(
     schema = schema_of(dataset)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return read_units(batches, schema)
+        return read_parts(batches, parts, schema)
 
-    parts = [unit for split in splits for unit in units(dataset, split)]
-    rows = spark.createDataFrame(parts, UNITS).mapInArrow(read, from_arrow_schema(schema))
+    rows = part_numbers(spark, parts).mapInArrow(read, from_arrow_schema(schema))
     for name, model in models.items():
         if input_of(dataset, name, model) != FEATURES:
             rows = _own_features(rows, dataset, name, model, run_dir)

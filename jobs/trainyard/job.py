@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from trainyard import rundir
-from trainyard.claims import Claim, ParentWatch
-from trainyard.errors import JobError
+from trainyard import rundir, tickets
+from trainyard.claims import Claim, parent_watch
+from trainyard.errors import JobError, TransientError
 from trainyard.layout import RESULT, join
 from trainyard.specs import RunDirectory
 
@@ -21,7 +21,7 @@ Spec = TypeVar("Spec", bound=RunDirectory)
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
-"""Exit codes of a job; `EXIT_REFUSED` says that no work was begun."""
+"""Exit codes of a job; `EXIT_REFUSED` says that no work was begun, nor would be the next time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ def run_job(contract: type[Spec], work: Work[Spec], argv: Sequence[str] | None =
     """Run a job's program and return its exit code.
 
     A directory that already holds this job's result is left as it is. A failure ends with one line
-    `cause: ... fix: ...`, which `failure.json` holds too.
+    `cause: ... fix: ...`, which `failure.json` holds too, with whether it is `permanent`.
     """
     try:
         spec = contract.parse(sys.argv[1:] if argv is None else argv)
@@ -56,7 +56,7 @@ def run_job(contract: type[Spec], work: Work[Spec], argv: Sequence[str] | None =
                 f"{spec.job}: {spec.run_dir} already holds this result; nothing to do.", flush=True
             )
             return EXIT_DONE
-        with ParentWatch():
+        with parent_watch():
             claim = Claim.take(spec.run_dir)
             try:
                 return _work(spec, work, claim)
@@ -65,7 +65,9 @@ def run_job(contract: type[Spec], work: Work[Spec], argv: Sequence[str] | None =
                     claim.release()
     except JobError as error:
         print(error, file=sys.stderr, flush=True)
-        return EXIT_REFUSED
+        with suppress(OSError, JobError):
+            tickets.report_refusal(error)
+        return EXIT_REFUSED if error.permanent else EXIT_FAILED
 
 
 def _is_done(spec: RunDirectory) -> bool:
@@ -105,9 +107,7 @@ def _work(spec: Spec, work: Work[Spec], claim: Claim) -> int:
         known = error if isinstance(error, JobError) else _unknown(spec, error)
         # A store that is full or gone must not hide what went wrong first.
         with suppress(OSError):
-            rundir.write_failure(
-                spec.run_dir, claim=number, cause=known.cause, fix=known.fix, details=details
-            )
+            rundir.write_failure(spec.run_dir, known, claim=number, details=details)
         print(details, known, sep="\n", file=sys.stderr, flush=True)
         return EXIT_FAILED
     finally:
@@ -117,10 +117,10 @@ def _work(spec: Spec, work: Work[Spec], claim: Claim) -> int:
     return EXIT_DONE
 
 
-def _unknown(spec: RunDirectory, error: Exception) -> JobError:
+def _unknown(spec: RunDirectory, error: Exception) -> TransientError:
     lines = str(error).strip().splitlines()
     summary = lines[0] if lines else "no message"
-    return JobError(
+    return TransientError(
         f"{spec.job} failed with {type(error).__name__}: {summary}",
         "Read the traceback above this line.",
     )

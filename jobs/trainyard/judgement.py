@@ -27,7 +27,7 @@ from trainyard.errors import JobError
 from trainyard.inputs import input_of, inputs
 from trainyard.metrics import Classified, Measured, Regressed, macro, sums
 from trainyard.models import StoredModel
-from trainyard.parts import UNITS, lists, matrix, read_units, schema_of, units
+from trainyard.parts import UNITS, cut, lists, matrix, read_units, schema_of, units
 from trainyard.scoring import Matrix, Scorer, Shipped
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def score(spark: SparkSession, split: Split, models: Mapping[str, StoredModel]) 
         JobError: on use of the frame: a label is null, not finite, or no class.
     """
     dataset = split.dataset
-    schema = schema_of(dataset)
+    schema = schema_of(dataset, KEY, FEATURES, LABEL, MARGIN, KEEP)
     says = _regression_scores if dataset.task == REGRESSION else _class_scores
     columns = "{n}_prediction double"
     if dataset.task != REGRESSION:
@@ -103,7 +103,8 @@ def score(spark: SparkSession, split: Split, models: Mapping[str, StoredModel]) 
     if as_stored:
         frame = spark.createDataFrame(units(dataset, split.name), UNITS)
     else:
-        frame = inputs(spark, dataset, [split.name], models, split.run_dir)
+        parts = cut(dataset, [split.name], spark.sparkContext.defaultParallelism)
+        frame = inputs(spark, dataset, parts, models, split.run_dir)
     return frame.mapInArrow(
         work, f"{KEY} string, {LABEL} double, {KEEP} array<string>, {described}"
     )

@@ -2,10 +2,12 @@
 
     <store>/<dag_id>/<run>/<task>/g<generation>/     a run directory; one job works in it
         claims/0001.json        a driver's claim; .beat while it lives, .end when it is over
+        tickets/0001.ticket     which submission it waits for; .refused says why one did not work
         events/...jsonl         numbered segments of progress events
         deaths/...json          how a worker died, in its own words
         failure.json            why the last attempt failed
         result.json             the manifest; written last
+        commits/...json         which parts of an output are done; see `commits`
         data/ model/ report/ checkpoints/ predictions/ quarantine/     what the jobs make
 
 A run directory may lie on any filesystem that fsspec knows (`file`, `s3`, `abfs`, ...). Only the
@@ -20,8 +22,10 @@ import re
 RESULT = "result.json"
 FAILURE = "failure.json"
 CLAIMS = "claims"
+TICKETS = "tickets"
 EVENTS = "events"
 DEATHS = "deaths"
+COMMITS = "commits"
 
 DATA = "data"
 DATASET = "dataset.json"
@@ -37,8 +41,8 @@ _READABLE = 60
 
 
 def join(root: str, *parts: str) -> str:
-    """Join the parts of a path or URI with single slashes."""
-    return "/".join([root.rstrip("/"), *(part.strip("/") for part in parts)])
+    """Join the parts of a path or URI with single slashes; empty parts do not count."""
+    return "/".join([root.rstrip("/"), *filter(None, (part.strip("/") for part in parts))])
 
 
 def safe_name(name: str) -> str:

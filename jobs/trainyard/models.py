@@ -151,6 +151,7 @@ def save_model(directory: str, state_dict: Mapping[str, Any], meta: ModelMeta) -
 
     Raises:
         JobError: the state holds something that is no tensor, or a number that is not finite.
+        TransientError: the store is full or cannot be written.
     """
     from trainyard import weights
 
@@ -166,8 +167,9 @@ def save_bytes(directory: str, weights: bytes, meta: ModelMeta) -> ModelMeta:
         meta: what else is known.
     """
     meta = dataclasses.replace(meta, weights_sha256=hashlib.sha256(weights).hexdigest())
-    store.write_bytes(join(directory, _FILES[meta.engine]), weights)
-    store.write_json(join(directory, META), dataclasses.asdict(meta))
+    with store.writing(f"the model {directory!r}"):
+        store.write_bytes(join(directory, _FILES[meta.engine]), weights)
+        store.write_json(join(directory, META), dataclasses.asdict(meta))
     return meta
 
 
@@ -210,7 +212,11 @@ def resolve_model(uri: str) -> tuple[str, ModelIdentity]:
 
 def _read_meta(directory: str) -> ModelMeta:
     uri = join(directory, META)
-    try:
+    missing = JobError(
+        f"setting 'model' is {directory!r}: there is no {META}.",
+        "Give the model directory or models:/ URI that a training's result names.",
+    )
+    with store.reading(uri, "a model", missing=missing, fix="Train the model again."):
         values: dict[str, Any] = store.read_json(uri)
         tuples: dict[str, Any] = {
             name: tuple(values.pop(name)) for name in ("input_shape", "features", "classes")
@@ -221,15 +227,6 @@ def _read_meta(directory: str) -> ModelMeta:
         if meta.engine not in _FILES:
             raise ValueError(f"there is no engine {meta.engine!r}")
         return meta
-    except FileNotFoundError as error:
-        raise JobError(
-            f"setting 'model' is {directory!r}: there is no {META}.",
-            "Give the model directory or models:/ URI that a training's result names.",
-        ) from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise JobError(
-            f"{uri!r} does not describe a model: {error!r}.", "Train the model again."
-        ) from error
 
 
 def _read_weights(directory: str, name: str) -> bytes:

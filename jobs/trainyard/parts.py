@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,9 @@ from trainyard.dataset import (
 )
 from trainyard.errors import JobError
 from trainyard.layout import join
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _TYPES = {
     KEY: pa.string(),
@@ -62,15 +66,16 @@ def file_schema(
     return pa.schema([pa.field(name, kind) for name, kind in types.items() if name not in absent])
 
 
-def schema_of(dataset: Dataset) -> pa.Schema:
-    """The columns of a dataset's files."""
-    return file_schema(
+def schema_of(dataset: Dataset, *names: str) -> pa.Schema:
+    """The columns of a dataset's files; of those named only that are there, if any are named."""
+    whole = file_schema(
         task=dataset.task,
         has_weight=dataset.weight is not None,
         has_margin=dataset.base_margin is not None,
         has_keep=bool(dataset.keep),
         is_preprocessed=dataset.preprocessing is not None,
     )
+    return pa.schema([field for field in whole if not names or field.name in names])
 
 
 class PartWriter:
@@ -136,14 +141,12 @@ class PartWriter:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self._discard()
-            raise JobError(
-                f"{self._uri!r} cannot be written: {error}.",
-                "Free some space, or use another run directory.",
-            ) from error
+        with store.writing(repr(self._uri)):
+            try:
+                yield
+            except OSError:
+                self._discard()
+                raise
 
     def _discard(self) -> None:
         with suppress(OSError):
@@ -164,11 +167,18 @@ def task_attempt() -> tuple[int, int]:
 
 
 def sweep(directory: str, kept: Sequence[str]) -> None:
-    """Remove the files of a directory's sub-directories that a failed task attempt left."""
+    """Remove what failed task attempts left in the folders of the files that are kept.
+
+    Args:
+        directory: where the files lie.
+        kept: their paths in it.
+    """
+    keep = {join(directory, path) for path in kept}
     for folder in {path.rpartition("/")[0] for path in kept}:
         for name in store.list_names(join(directory, folder)):
-            if join(folder, name).lstrip("/") not in kept:
-                store.remove(join(directory, folder, name))
+            path = join(directory, folder, name)
+            if path not in keep:
+                store.remove(path)
 
 
 Unit = tuple[str, int, int]
@@ -185,6 +195,29 @@ def units(dataset: Dataset, split: str) -> list[Unit]:
         for file in dataset.splits[split]
         for group, rows in enumerate(file.row_groups)
     ]
+
+
+def cut(dataset: Dataset, splits: Sequence[str], most: int) -> list[list[Unit]]:
+    """The row groups of some splits in order, cut into `most` parts or fewer; one at least."""
+    found = [unit for split in splits for unit in units(dataset, split)]
+    count = max(1, min(most, len(found)))
+    bounds = [len(found) * number // count for number in range(count + 1)]
+    return [found[start:stop] for start, stop in itertools.pairwise(bounds)]
+
+
+def part_numbers(spark: SparkSession, parts: Sequence[Sequence[Unit]]) -> DataFrame:
+    """A frame of the parts' numbers, each in the partition of that number; see `read_parts`."""
+    return spark.range(0, len(parts), 1, len(parts))
+
+
+def read_parts(
+    batches: Iterator[pa.RecordBatch], parts: Sequence[Sequence[Unit]], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Read the parts that batches of `part_numbers` name; see `read_units`."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            for path, group, rows in parts[number]:
+                yield from _read_group(path, group, rows, schema).to_batches()
 
 
 def read_units(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -36,7 +36,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from trainyard import store
 from trainyard.dataset import CATEGORIES, FEATURES, VALUES, Fitted
-from trainyard.errors import JobError, SettingError
+from trainyard.errors import JobError, SettingError, TransientError
 from trainyard.layout import PREPROCESSING, join
 from trainyard.rows import Layout
 from trainyard.survey import MAX_CLASSES, Survey
@@ -125,7 +125,7 @@ class Preprocessing:
             directory: where a directory `preprocessing` is made.
 
         Raises:
-            JobError: Spark cannot write there.
+            TransientError: Spark cannot write there.
         """
         columns = _columns(rows, layout.width, len(layout.categories))
         model = Pipeline(stages=list(_stages(spec, layout))).fit(columns)
@@ -133,7 +133,7 @@ class Preprocessing:
         try:
             model.write().overwrite().save(_spark_uri(target))
         except (Py4JJavaError, PySparkException) as error:
-            raise JobError(
+            raise TransientError(
                 f"Spark cannot write the preprocessing to {target!r}: {_line(error)}",
                 "Free some space, or use a run directory that Spark can write.",
             ) from error

@@ -11,14 +11,14 @@ import logging
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainyard.errors import JobError
+from trainyard.errors import JobError, TransientError
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -100,7 +100,7 @@ def _alone_with(uri: str) -> Iterator[None]:
         database.parent.mkdir(parents=True, exist_ok=True)
         lock = database.with_name(f"{database.name}.lock").open("w")
     except OSError as error:
-        raise JobError(
+        raise TransientError(
             f"the model registry's directory {str(database.parent)!r} cannot be written: {error}.",
             f"Make it writable, or change {TRACKING_URI}.",
         ) from error
@@ -118,7 +118,7 @@ def answering() -> Iterator[None]:
         yield
     except MlflowException as error:
         line = str(error).strip().splitlines()[0]
-        raise JobError(
+        raise TransientError(
             f"the model registry answers: {line}",
             f"Check {TRACKING_URI} and that the registry is up.",
         ) from error
@@ -126,26 +126,21 @@ def answering() -> Iterator[None]:
 
 def find_alias(name: str, alias: str) -> RegisteredVersion | None:
     """The version that an alias means now, or None when the model or the alias is not there."""
-    from mlflow.exceptions import MlflowException
-
-    mlflow = client()
-    with answering():
-        try:
-            return _version(mlflow.get_model_version_by_alias(name, alias))
-        except MlflowException as error:
-            if _is_absent(error):
-                return None
-            raise
+    return _found(client().get_model_version_by_alias, name, alias)
 
 
 def find_version(name: str, version: str) -> RegisteredVersion | None:
     """A version, or None when it is not there."""
+    return _found(client().get_model_version, name, version)
+
+
+def _found(ask: Callable[[str, str], ModelVersion], *what: str) -> RegisteredVersion | None:
+    """What MLflow answers, or None when it says that there is none."""
     from mlflow.exceptions import MlflowException
 
-    mlflow = client()
     with answering():
         try:
-            return _version(mlflow.get_model_version(name, version))
+            return _version(ask(*what))
         except MlflowException as error:
             if _is_absent(error):
                 return None
@@ -191,7 +186,7 @@ def set_alias(name: str, alias: str, version: str) -> RegisteredVersion:
         client().set_registered_model_alias(name, alias, wanted.version)
     found = find_alias(name, alias)
     if found != wanted:
-        raise JobError(
+        raise TransientError(
             f"alias {alias!r} of model {name!r} was set to version {version} and then read as "
             f"{found.version if found else 'nothing'}: someone else changes it.",
             "Let one task at a time promote, for example by a pool with one slot.",

@@ -7,12 +7,14 @@ Airflow's side reads with the functions here; jobs write. `claims` holds the cla
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import threading
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from trainyard import store
@@ -22,6 +24,9 @@ from trainyard.layout import DEATHS, EVENTS, FAILURE, RESULT, join
 
 class EventWriter:
     """Writes one process's events as numbered segments, at most one a second.
+
+    An event waits a second at most, also when none follows it: a killed process loses no more. What
+    cannot be written waits for the next time, since a store's bad moment must not end the work.
 
     Args:
         run_dir: the run directory.
@@ -35,8 +40,9 @@ class EventWriter:
         self._every = every
         self._segment = 0
         self._pending: list[bytes] = []
-        self._flushed = 0.0
+        self._flushed = -math.inf
         self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
 
     def write(self, kind: str, **fields: Any) -> None:
         """Add one event: its kind, the time, plain JSON fields. NaN and infinity become null."""
@@ -44,8 +50,13 @@ class EventWriter:
         line = json.dumps(event, allow_nan=False, ensure_ascii=False).encode() + b"\n"
         with self._lock:
             self._pending.append(line)
-            if time.monotonic() - self._flushed >= self._every:
+            wait = self._flushed + self._every - time.monotonic()
+            if wait <= 0:
                 self._flush()
+            elif self._timer is None:
+                self._timer = threading.Timer(wait, self._flush_late)
+                self._timer.daemon = True
+                self._timer.start()
 
     def progress(self, stage: str, done: float, total: float, unit: str, **figures: Any) -> None:
         """Report how far a stage is: `done` of `total` units, with figures worth showing."""
@@ -62,16 +73,24 @@ class EventWriter:
     def close(self) -> None:
         """Write what is pending."""
         with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._flush()
+
+    def _flush_late(self) -> None:
+        with self._lock:
+            self._timer = None
             self._flush()
 
     def _flush(self) -> None:
-        self._flushed = time.monotonic()
         if not self._pending:
             return
-        self._segment += 1
-        name = f"{self._prefix}-{self._segment:06d}.jsonl"
-        store.write_bytes(join(self._directory, name), b"".join(self._pending))
-        self._pending = []
+        self._flushed = time.monotonic()
+        name = f"{self._prefix}-{self._segment + 1:06d}.jsonl"
+        with suppress(OSError):
+            store.write_bytes(join(self._directory, name), b"".join(self._pending))
+            self._segment += 1
+            self._pending = []
 
 
 def read_events(run_dir: str, seen: dict[str, int]) -> list[dict[str, Any]]:
@@ -116,7 +135,7 @@ def write_death(run_dir: str, *, claim: int, worker: str, error: BaseException) 
         "traceback": "".join(traceback.format_exception(error)),
     }
     if isinstance(error, JobError):
-        record |= {"cause": error.cause, "fix": error.fix}
+        record |= {"cause": error.cause, "fix": error.fix, "permanent": error.permanent}
     store.create_bytes(join(run_dir, DEATHS, f"{claim:04d}-{worker}.json"), store.to_json(record))
 
 
@@ -127,9 +146,16 @@ def read_deaths(run_dir: str, *, claim: int) -> list[dict[str, Any]]:
     return sorted(records, key=lambda record: float(record["time"]))
 
 
-def write_failure(run_dir: str, *, claim: int, cause: str, fix: str, details: str = "") -> None:
-    """Record why an attempt failed."""
-    record = {"claim": claim, "time": time.time(), "cause": cause, "fix": fix, "details": details}
+def write_failure(run_dir: str, error: JobError, *, claim: int, details: str = "") -> None:
+    """Record why an attempt failed, and whether another one would fail too."""
+    record = {
+        "claim": claim,
+        "time": time.time(),
+        "cause": error.cause,
+        "fix": error.fix,
+        "permanent": error.permanent,
+        "details": details,
+    }
     store.write_json(join(run_dir, FAILURE), record)
 
 

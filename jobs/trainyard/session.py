@@ -6,21 +6,31 @@ import os
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from trainyard import private
+from trainyard.executors import check_executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @contextmanager
-def spark_session(name: str) -> Iterator[SparkSession]:
+def spark_session(name: str, imports: Sequence[str] = ()) -> Iterator[SparkSession]:
     """A session that ends with the block.
 
     The executors run the package that was submitted and not another one on their machine: it
     travels as a zip file. All else (master, memory, cores) is `spark-submit`'s to say.
+
+    Args:
+        name: of the application.
+        imports: modules that its tasks import; see `executors` for what is compared.
+
+    Raises:
+        JobError: the executors cannot run what the driver runs.
     """
     from pyspark.sql import SparkSession
 
@@ -34,12 +44,13 @@ def spark_session(name: str) -> Iterator[SparkSession]:
         # A batch of wide rows must fit a worker, which 10,000 rows of images do not.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024**2),
     }
-    for key, value in defaults.items():
+    for key, value in {**defaults, **private.session_conf()}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     with tempfile.TemporaryDirectory(prefix="trainyard-") as directory:
-        session.sparkContext.addPyFile(str(_package(Path(directory))))
         try:
+            session.sparkContext.addPyFile(str(_package(Path(directory))))
+            check_executors(session.sparkContext, imports)
             yield session
         finally:
             session.stop()

@@ -19,7 +19,7 @@ from pyspark.sql.types import StringType, StructType
 
 from trainyard import idx, store
 from trainyard.columns import column
-from trainyard.errors import JobError, nearest
+from trainyard.errors import JobError, TransientError, nearest
 from trainyard.layout import DATASET
 from trainyard.samples import SAMPLES
 
@@ -232,7 +232,9 @@ def _unreadable(source: str, form: str, error: Exception) -> JobError:
     lines = [line for line in str(error).splitlines() if line.startswith(("[", ":"))] or [
         str(error)
     ]
-    return JobError(
+    # What Spark's own analysis refuses stays refused; what Java raises may be a store's bad moment.
+    kind = JobError if isinstance(error, PySparkException) else TransientError
+    return kind(
         f"setting 'source' is {source!r}: it cannot be read as {form}: {lines[0].strip(': ')}",
         "Check the path and the setting 'format'.",
     )

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from trainyard.errors import JobError
+from trainyard.errors import JobError, TransientError
 
 _JOB_ERROR = re.compile(
-    r"(?:JobError|SettingError): cause: (?P<cause>.*?) fix: (?P<fix>[^\n]*)", re.DOTALL
+    r"(?P<kind>(?:Job|Setting|Transient)Error): cause: (?P<cause>.*?) fix: (?P<fix>[^\n]*)",
+    re.DOTALL,
 )
 _CSV_HEADER = re.compile(
     r"Header: (?P<header>[^\n]*)\n\s*Schema: (?P<schema>[^\n]*).*?CSV file: (?P<file>\S+)",
@@ -32,7 +33,7 @@ def unwrapped() -> Iterator[None]:
     except JobError:
         raise
     except Exception as error:
-        known = _known(_text(error))
+        known = known_error(_text(error))
         if known is None:
             raise
         raise known from error
@@ -48,9 +49,11 @@ def _text(error: Exception) -> str:
     return "\n".join(texts)
 
 
-def _known(text: str) -> JobError | None:
+def known_error(text: str) -> JobError | None:
+    """The `JobError` that a text of Spark's tells of, if any."""
     if found := _JOB_ERROR.search(text):
-        return JobError(found["cause"], found["fix"].strip())
+        kind = TransientError if found["kind"] == TransientError.__name__ else JobError
+        return kind(found["cause"], found["fix"].strip())
     if found := _CSV_HEADER.search(text):
         return JobError(
             f"the CSV file {found['file']} has the columns {found['header']}, but another file "

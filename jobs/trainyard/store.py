@@ -6,18 +6,24 @@ name and moved there, so that a reader sees all of it or nothing.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
-from trainyard.errors import JobError
+from trainyard.errors import JobError, TransientError
 from trainyard.layout import join
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
+
+Args = ParamSpec("Args")
+T = TypeVar("T")
 
 
 def is_local(uri: str) -> bool:
@@ -49,6 +55,26 @@ def filesystem(uri: str) -> tuple[AbstractFileSystem, str]:
     return fs, path
 
 
+def _with_os_errors(fn: Callable[Args, T]) -> Callable[Args, T]:
+    """Let what goes wrong at an object store be an OSError, as it is on a disk.
+
+    Each fsspec filesystem has errors of its own, and not all of them are: a bucket that cannot be
+    reached is none to s3fs.
+    """
+
+    @functools.wraps(fn)
+    def told(*args: Args.args, **kwargs: Args.kwargs) -> T:
+        try:
+            return fn(*args, **kwargs)
+        except (OSError, JobError):
+            raise
+        except Exception as error:
+            raise OSError(f"{type(error).__name__}: {error}") from error
+
+    return told
+
+
+@_with_os_errors
 def exists(uri: str) -> bool:
     """Whether an object or directory is there now."""
     fs, path = filesystem(uri)
@@ -56,6 +82,7 @@ def exists(uri: str) -> bool:
     return bool(fs.exists(path))
 
 
+@_with_os_errors
 def size(uri: str) -> int | None:
     """Bytes of an object, or None where none is."""
     fs, path = filesystem(uri)
@@ -66,6 +93,7 @@ def size(uri: str) -> int | None:
         return None
 
 
+@_with_os_errors
 def read_bytes(uri: str) -> bytes:
     """The whole object.
 
@@ -76,6 +104,7 @@ def read_bytes(uri: str) -> bytes:
     return bytes(fs.cat_file(path))
 
 
+@_with_os_errors
 def write_bytes(uri: str, data: bytes) -> None:
     """Write the whole object, replacing what was there."""
     if is_local(uri):
@@ -87,6 +116,7 @@ def write_bytes(uri: str, data: bytes) -> None:
     fs.pipe_file(path, data)
 
 
+@_with_os_errors
 def create_bytes(uri: str, data: bytes) -> bool:
     """Write the whole object if nothing is there; say whether this call made it."""
     try:
@@ -119,6 +149,7 @@ def _write_part(target: Path, data: bytes) -> Path:
     return Path(name)
 
 
+@_with_os_errors
 def list_names(uri: str) -> list[str]:
     """The names in a directory, sorted; none when it is not there, and no unfinished object."""
     if is_local(uri):
@@ -157,6 +188,7 @@ def to_json(value: Any) -> bytes:
     return json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False).encode() + b"\n"
 
 
+@_with_os_errors
 def copy(source: str, target: str) -> None:
     """Copy all objects under a directory into another one, on any two filesystems."""
     fs, root = filesystem(source)
@@ -164,6 +196,7 @@ def copy(source: str, target: str) -> None:
         write_bytes(join(target, path.removeprefix(root)), bytes(fs.cat_file(path)))
 
 
+@_with_os_errors
 def remove(uri: str) -> None:
     """Remove an object or a directory with all in it, if it is there."""
     fs, path = filesystem(uri)
@@ -184,18 +217,49 @@ def within(root: str, uri: str) -> str | None:
     return relative
 
 
-def check_writable(uri: str) -> None:
-    """Prove that a directory can be written, or say why not.
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """Say what could not be written, where the block's writing fails.
+
+    Args:
+        what: the object, as a reader of the error knows it.
 
     Raises:
-        JobError: naming the directory and what the filesystem answered.
+        TransientError: naming it and what the filesystem answered.
     """
-    probe = join(uri, ".probe")
     try:
+        yield
+    except OSError as error:
+        raise TransientError(
+            f"{what} cannot be written: {error}.",
+            "Free some space, make it writable for the job's user, or use another run directory.",
+        ) from error
+
+
+@contextmanager
+def reading(uri: str, what: str, *, missing: JobError, fix: str) -> Iterator[None]:
+    """Say what is wrong with a JSON object, where the block cannot make of it what it should be.
+
+    Args:
+        uri: the object.
+        what: what it should describe, with its article.
+        missing: raised where nothing is there.
+        fix: what to do where it describes something else.
+
+    Raises:
+        JobError: likewise.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise missing from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise JobError(f"{uri!r} does not describe {what}: {error!r}.", fix) from error
+
+
+def check_writable(uri: str) -> None:
+    """Prove that a directory can be written; see `writing` for the error."""
+    probe = join(uri, ".probe")
+    with writing(f"the directory {uri!r}"):
         write_bytes(probe, b"probe\n")
         remove(probe)
-    except OSError as error:
-        raise JobError(
-            f"the directory {uri!r} cannot be written: {error}.",
-            "Make it writable for the job's user, free some space, or choose another one.",
-        ) from error

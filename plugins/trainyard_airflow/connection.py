@@ -10,12 +10,15 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from trainyard.errors import JobError, nearest
+from trainyard_airflow.master_web import WEB_PORT, web_addresses
 
 DEPLOY_MODES = ("client", "cluster")
 BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
@@ -29,8 +32,13 @@ _EXTRAS = (
     "rest-port",
     "rest-scheme",
     "spark-binary",
+    "web-port",
+    "web-scheme",
     "yarn_resourcemanager_webapp_address",
 )
+_REST_PORT = 6066
+"""Where a standalone master's REST server listens unless it says otherwise."""
+
 _HOST_PORT = r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d+"
 _LOCAL = re.compile(r"local(?:\[(?P<threads>\*|[1-9]\d*)(?:,\d+)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[(?P<workers>\d+),(?P<cores>\d+),\d+\]")
@@ -42,20 +50,42 @@ _FORMS = "local[2], spark://HOST:7077, yarn or k8s://https://HOST:PORT"
 
 
 @dataclass(frozen=True, kw_only=True)
+class RestServer:
+    """The REST servers of a cluster's masters, through which drivers are submitted.
+
+    Attributes:
+        urls: one for each master.
+        token: what a request proves itself with; empty where the servers want none.
+    """
+
+    urls: tuple[str, ...]
+    token: str = field(default="", repr=False)
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether they speak HTTPS."""
+        return self.urls[0].startswith("https:")
+
+
+@dataclass(frozen=True, kw_only=True)
 class SparkMaster:
     """Where a job is submitted.
 
     Attributes:
         url: the master, as `spark-submit --master` takes it.
-        deploy_mode: where the driver runs; always `client` so far.
-        binary: name of the program that submits.
+        deploy_mode: where the driver runs: `client` for here, `cluster` for on a worker.
+        binary: name of the program that submits in client mode.
         slots: tasks that can run at once, where that is known without asking the master.
+        web: addresses of the web UIs of standalone masters; of others none.
+        rest: where a driver is submitted in a standalone cluster's cluster mode.
     """
 
     url: str
     deploy_mode: str
     binary: str
     slots: int | None
+    web: tuple[str, ...] = ()
+    rest: RestServer | None = None
 
 
 def resolve(conn_id: str, *, deploy_mode: str | None, binary: str | None) -> SparkMaster:
@@ -81,7 +111,23 @@ def resolve(conn_id: str, *, deploy_mode: str | None, binary: str | None) -> Spa
             f"connection {conn_id!r} has spark-binary {chosen!r}.",
             f"Use one of {', '.join(BINARIES)}, and put its folder on PATH.",
         )
-    return SparkMaster(url=url, deploy_mode=mode, binary=chosen, slots=_slots(url))
+    rest = None
+    if mode == "cluster" and url.startswith("spark://"):
+        rest = _rest_server(conn_id, url, connection)
+    return SparkMaster(
+        url=url,
+        deploy_mode=mode,
+        binary=chosen,
+        slots=_slots(url),
+        web=_web(conn_id, url, extra),
+        rest=rest,
+    )
+
+
+def rest_server(conn_id: str) -> RestServer:
+    """The REST servers of the masters that a connection means; see `resolve` for the errors."""
+    connection = _connection(conn_id)
+    return _rest_server(conn_id, _master(conn_id, connection), connection)
 
 
 def _connection(conn_id: str) -> Connection:
@@ -162,18 +208,45 @@ def _check_deploy_mode(conn_id: str, url: str, mode: str) -> None:
         raise JobError(
             f"the deploy mode of connection {conn_id!r} is {mode!r}.", nearest(mode, DEPLOY_MODES)
         )
-    if mode == "cluster":
-        reason = (
-            "a standalone master does not take Python programs in cluster mode"
-            if url.startswith("spark://")
-            else "a local master has no cluster to run the driver in"
-            if url.startswith("local")
-            else "jobs are submitted in client mode only"
-        )
+    if mode == "cluster" and url.startswith("local"):
         raise JobError(
-            f"connection {conn_id!r} asks for deploy mode 'cluster' on {url!r}: {reason}.",
+            f"connection {conn_id!r} asks for deploy mode 'cluster' on {url!r}: a local master has"
+            " no cluster to run the driver in.",
             "Set the deploy mode to client.",
         )
+
+
+def _rest_server(conn_id: str, url: str, connection: Connection) -> RestServer:
+    """The REST servers of the masters in a URL, each on its master's host."""
+    extra = connection.extra_dejson
+    scheme, port = str(extra.get("rest-scheme", "http")), str(extra.get("rest-port", _REST_PORT))
+    if scheme not in ("http", "https"):
+        raise JobError(
+            f"connection {conn_id!r} has the rest-scheme {scheme!r}.", "Use http or https."
+        )
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise JobError(
+            f"connection {conn_id!r} has the rest-port {port!r}, which is no port.",
+            "Give the master's spark.master.rest.port.",
+        )
+    masters = url.removeprefix("spark://").split(",")
+    return RestServer(
+        urls=tuple(f"{scheme}://{master.rpartition(':')[0]}:{port}" for master in masters),
+        token=(connection.password or "").strip(),
+    )
+
+
+def _web(conn_id: str, url: str, extra: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where a standalone master's web UI is: at the extras' port and scheme, or its default."""
+    if not url.startswith("spark://"):
+        return ()
+    port, scheme = str(extra.get("web-port", WEB_PORT)), str(extra.get("web-scheme", "http"))
+    if not port.isdecimal() or not 0 < int(port) < 65536 or scheme not in ("http", "https"):
+        raise JobError(
+            f"connection {conn_id!r} has web-port {port!r} and web-scheme {scheme!r}.",
+            "Give the port of the master's web UI, and http or https.",
+        )
+    return tuple(web_addresses(url, port=int(port), scheme=scheme))
 
 
 def _slots(url: str) -> int | None:

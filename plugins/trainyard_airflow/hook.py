@@ -43,6 +43,11 @@ class ClientHook(SparkSubmitHook):
             return code
         return 0
 
+    def end_driver(self) -> None:
+        """Kill a driver that runs on YARN or Kubernetes; one below spark-submit ends with it."""
+        if self._connection["deploy_mode"] == "cluster":
+            self.on_kill()
+
     def exit_code(self) -> int | None:
         """The exit code, None while spark-submit runs or before it does."""
         return None if self._submit_sp is None else self._submit_sp.poll()
@@ -53,9 +58,14 @@ class ClientHook(SparkSubmitHook):
         return masking.mask_command(connection_cmd)
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        for line in itr:
+        # The provider's own reading logs the lines, and finds in them what YARN's and Kubernetes'
+        # drivers are killed by.
+        super()._process_spark_submit_log(self._seen(itr))
+
+    def _seen(self, lines: Iterator[Any]) -> Iterator[str]:
+        for line in lines:
             text = masking.mask(str(line).rstrip())
             if text.startswith("cause: "):
                 self.cause = text
             self.last_line = text.strip() or self.last_line
-            self.log.info("%s", text)
+            yield text

@@ -7,7 +7,8 @@ passwords in addresses are as secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 HIDDEN = "******"
 
@@ -47,6 +48,12 @@ def secrets_in(text: str) -> list[str]:
 def secrets_of(name: str, value: str) -> list[str]:
     """The secrets in a named value: all of it, where the name says so."""
     return [value] if is_secret(name) else secrets_in(value)
+
+
+def split(conf: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Spark configuration that may be seen, and that which holds a secret."""
+    secret = {key: str(value) for key, value in conf.items() if secrets_of(key, str(value))}
+    return {key: value for key, value in conf.items() if key not in secret}, secret
 
 
 def mask_command(argv: Sequence[str]) -> str:

@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
-import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from trainyard import rundir
-from trainyard.job import EXIT_REFUSED
+from trainyard.errors import JobError, TransientError
 from trainyard.specs import RunDirectory
 from trainyard_airflow import masking
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How spark-submit ended: its exit code, its last `cause:` line and its last line of all."""
+    """How a submission ended.
 
-    code: int
-    cause: str
-    last_line: str
+    Attributes:
+        refusal: the job's own error, where it did no work at all.
+        cause: its last `cause:` line, where what it printed is known.
+        is_refused: whether its exit code says that it would be refused again.
+        unexplained: the error to raise where the job has said nothing.
+    """
+
+    refusal: JobError | None = None
+    cause: str = ""
+    is_refused: bool = False
+    unexplained: str
+
+
+def earlier_result(job: RunDirectory) -> dict[str, Any] | None:
+    """The result that an earlier try wrote before Airflow lost sight of it.
+
+    Raises:
+        JobError: the directory's result was made with other settings.
+    """
+    result = rundir.read_result(job.run_dir)
+    if result is not None and (result["job"], result["settings"]) != (job.job, job.to_mapping()):
+        raise JobError(
+            f"{job.run_dir} holds a result that was made with other settings.",
+            "Clear the task: it then works in a new directory.",
+        )
+    return result
+
+
+def failed(error: JobError) -> AirflowException:
+    """What a task raises for an error, masked: a permanent one uses up no retries."""
+    kind = AirflowFailException if error.permanent else AirflowException
+    return kind(masking.mask(str(error)))
 
 
 def outcome(job: RunDirectory, ended: Ended, earlier_claim: int) -> dict[str, Any]:
@@ -35,31 +64,23 @@ def outcome(job: RunDirectory, ended: Ended, earlier_claim: int) -> dict[str, An
         earlier_claim: number of the last claim before it; a failure of that time is not its own.
 
     Raises:
-        AirflowFailException: the job was refused before any work; a retry would be too.
+        AirflowFailException: the job was refused before any work, or failed for a cause that a
+            retry would meet again.
         AirflowException: it failed; a retry continues.
     """
     result = rundir.read_result(job.run_dir)
     if result is not None:
         return result
-    if ended.code == EXIT_REFUSED and ended.cause:
+    if ended.is_refused and ended.cause:
         raise AirflowFailException(ended.cause)
+    if ended.refusal is not None:
+        raise failed(ended.refusal)
     if failure := rundir.read_failure(job.run_dir, after_claim=earlier_claim):
-        raise AirflowException(masking.mask(f"cause: {failure['cause']} fix: {failure['fix']}"))
-    raise AirflowException(ended.cause or _unexplained(job, ended))
+        raise failed(error_of(failure))
+    raise AirflowException(ended.cause or ended.unexplained)
 
 
-def _unexplained(job: RunDirectory, ended: Ended) -> str:
-    if ended.code == 0:
-        return (
-            f"cause: {job.job} ended with exit code 0 and wrote no result into {job.run_dir}."
-            " fix: Read its log above; a job's program must end with run_job."
-        )
-    if ended.code in (-signal.SIGKILL, 128 + signal.SIGKILL):
-        return (
-            f"cause: {job.job} was killed by signal 9, most likely because memory ran out."
-            " fix: Give it more memory (driver_memory), or a smaller batch_size or fewer ranks."
-        )
-    return (
-        f"cause: {job.job} ended with exit code {ended.code} before it could say why; its last line"
-        f" was: {ended.last_line or '(nothing)'} fix: Read its log above."
-    )
+def error_of(record: Mapping[str, Any]) -> JobError:
+    """The error that a job wrote down."""
+    kind = JobError if record["permanent"] else TransientError
+    return kind(record["cause"], record["fix"])

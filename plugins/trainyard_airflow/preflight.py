@@ -108,7 +108,10 @@ def _java_version(environment: Mapping[str, str]) -> int:
 
 def _driver_python(spark_submit: Path, environment: Mapping[str, str]) -> str:
     """The Python of the driver: PySpark's own variables, or the one beside pip's spark-submit."""
-    named = environment.get("PYSPARK_DRIVER_PYTHON") or environment.get("PYSPARK_PYTHON")
+    workers = environment.get("PYSPARK_PYTHON", "")
+    # A relative one lies in an archive that only executors unpack.
+    in_archive = workers.startswith("./")
+    named = environment.get("PYSPARK_DRIVER_PYTHON") or ("" if in_archive else workers)
     beside = spark_submit.parent / "python"
     python = named or (str(beside) if beside.exists() else "python3")
     found = shutil.which(python, path=environment["PATH"])

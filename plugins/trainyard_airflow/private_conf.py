@@ -27,15 +27,15 @@ def private_conf(
     Yields:
         The configuration that is no secret, and the properties file to use.
     """
-    secret = {key: str(v) for key, v in conf.items() if masking.secrets_of(key, str(v))}
+    public, secret = masking.split(conf)
     if not secret:
-        yield dict(conf), properties_file
+        yield public, properties_file
         return
     for key, value in secret.items():
         for hidden in masking.secrets_of(key, value):
             mask_secret(hidden)
     # Spark reads a properties file instead of its spark-defaults.conf, not besides it.
-    kept = properties_file or _spark_defaults(environment)
+    kept = properties_file or spark_defaults(environment)
     lines = [f"{key} {_escaped(value)}\n" for key, value in secret.items()]
     if kept is not None:
         lines.insert(0, Path(kept).read_text(encoding="utf-8") + "\n")
@@ -43,10 +43,11 @@ def private_conf(
         path = Path(folder, "spark.conf")
         path.touch(mode=0o600)
         path.write_text("".join(lines), encoding="utf-8")
-        yield {key: value for key, value in conf.items() if key not in secret}, str(path)
+        yield public, str(path)
 
 
-def _spark_defaults(environment: Mapping[str, str]) -> str | None:
+def spark_defaults(environment: Mapping[str, str]) -> str | None:
+    """The spark-defaults.conf that spark-submit reads in an environment, if there is one."""
     home = environment.get("SPARK_HOME")
     folder = environment.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
     path = Path(folder, "spark-defaults.conf") if folder else None

@@ -15,7 +15,9 @@ from collections.abc import Collection
 
 import psutil
 
-MARKER = "TRAINYARD_SUBMISSION"
+from trainyard import tickets
+
+MARKER = tickets.RUN_DIR
 """Environment variable that every process of a submission carries."""
 
 GRACE_SECONDS = 1.0

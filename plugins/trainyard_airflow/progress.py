@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from trainyard import rundir
+from trainyard.repeating import Repeating
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -71,15 +71,13 @@ class ProgressFollower:
         self._run_dir = run_dir
         self._log = log
         self._each_round = each_round
-        self._every = every
         self._seen: dict[str, int] = {}
         self._lines = ProgressLines()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="progress", daemon=True)
+        self._rounds = Repeating(self._round, every=every, name="progress", patience=10)
 
     def __enter__(self) -> Self:
         rundir.read_events(self._run_dir, self._seen)
-        self._thread.start()
+        self._rounds.start()
         return self
 
     def __exit__(
@@ -88,15 +86,13 @@ class ProgressFollower:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop.set()
-        self._thread.join(timeout=10)
+        self._rounds.stop()
         if kind is None:
             self._relay()
 
-    def _follow(self) -> None:
-        while not self._stop.wait(self._every):
-            self._relay()
-            self._each_round()
+    def _round(self) -> None:
+        self._relay()
+        self._each_round()
 
     def _relay(self) -> None:
         try:

@@ -57,6 +57,26 @@ def program(job: str) -> Path:
     return path
 
 
+def cluster_program(job: str) -> str:
+    """The program of a job as a cluster's workers find it: by default where it is here.
+
+    Raises:
+        JobError: it is to be where it is here, and is not.
+    """
+    folder = conf.get(SECTION, "cluster_jobs_folder", fallback="")
+    return join(folder, f"{job}.py") if folder else str(program(job))
+
+
+def doctor() -> bool:
+    """Whether the first task of a pipeline looks at what the others need."""
+    return bool(conf.getboolean(SECTION, "doctor", fallback=True))
+
+
+def pool() -> str:
+    """The Airflow pool in which jobs run."""
+    return conf.get(SECTION, "pool", fallback="") or "default_pool"
+
+
 def tracking_uri() -> str:
     """Where MLflow keeps runs and models: MLFLOW_TRACKING_URI, or a file in a local store.
 

@@ -58,6 +58,10 @@ def test_first_run_trains_promotes_and_predicts(first: Run) -> None:
     assert evaluated["rows"]["test"] == rows["test"]
     assert promoted["promoted"] is True
     assert promoted["champion"]["uri"] == trained["outputs"]["model_uri"]
+    told = json.loads(Path(evaluated["outputs"]["report"], "verdict.json").read_text())
+    assert told["promoted"] is True
+    assert told["verdict"] == promoted["verdict"]
+    assert all(rule["passed"] for rule in told["verdict"])
     assert predicted["model"]["version"] == trained["model"]["version"]
     assert predicted["rows"] == {"in": rows["test"], "out": rows["test"]}
     assert {task["try_number"] for task in first.tasks().values()} == {1}
@@ -128,9 +132,11 @@ def test_a_misspelt_optimizer_parameter_fails_at_once_without_a_retry(first: Run
 
     assert run.wait() == "failed"
 
-    train = run.tasks()["train"]
-    assert (train["state"], train["try_number"], train["max_tries"]) == ("failed", 1, 2)
-    log = run.log("train")
+    tasks = run.tasks()
+    doctor = tasks["doctor"]
+    assert (doctor["state"], doctor["try_number"], doctor["max_tries"]) == ("failed", 1, 2)
+    assert tasks["prepare"]["state"] == "upstream_failed", "nothing was submitted"
+    log = run.log("doctor")
     assert "momentun" in log
     assert "'momentum'" in log
     assert "cause: " in log

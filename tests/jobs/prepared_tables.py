@@ -53,6 +53,12 @@ def prepared(
     return Dataset.read(result["outputs"]["dataset"]), result
 
 
+def written_in(directory: Path, source: pa.Table) -> Path:
+    directory.mkdir()
+    pq.write_table(source, directory / "source.parquet")
+    return directory / "source.parquet"
+
+
 def rows_of(dataset: Dataset, split: str) -> pa.Table:
     nothing = pq.read_schema(dataset.paths("train")[0]).empty_table()
     return pa.concat_tables([nothing, *(pq.read_table(path) for path in dataset.paths(split))])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -139,15 +139,15 @@ def test_a_wrong_parameter_is_refused(params: dict[str, Any], problem: str, fix:
     ],
 )
 def test_an_old_name_says_what_to_use(name: str, fix: str) -> None:
-    for build in (
+    flag = f"--{name.replace('_', '-')}=1"
+    ways: list[Callable[[], TrainXGBoost]] = [
         lambda: TrainXGBoost(**{**TRAIN, name: 1}),
         lambda: TrainXGBoost.from_mapping({**TRAIN, name: 1}),
-        lambda: TrainXGBoost.parse(
-            [*TrainXGBoost(**TRAIN).argv(), f"--{name.replace('_', '-')}=1"]
-        ),
-    ):
+        lambda: TrainXGBoost.parse([*TrainXGBoost(**TRAIN).argv(), flag]),
+    ]
+    for way in ways:
         with pytest.raises(SettingError) as caught:
-            build()
+            way()
         assert caught.value.name == name
         assert "no such setting" in caught.value.cause
         assert fix in caught.value.fix

@@ -53,6 +53,7 @@ SPECIAL = {
     "objective": st.sampled_from(["auto", "multi:softprob"]),
     "metrics": st.sampled_from([(), ("logloss", "error@0.7")]),
     "class_weights": st.sampled_from(["none", "balanced", "1,2.5"]),
+    "model_name": st.sampled_from(["digits", "flight-delays.v2_a"]),
 }
 
 # Settings that must agree with each other; what contradicts is another test's matter.
@@ -291,3 +292,25 @@ def test_the_contract_imports_the_standard_library_alone() -> None:
     roots = {name.split(".")[0] for name in loaded if not name.startswith("_")}
     assert "trainyard" in roots
     assert roots - allowed == set()
+
+
+@pytest.mark.parametrize("name", ["a/b", "a:b", "a@champion", "it's", "a b", "", ".", "-x", "ü"])
+def test_a_model_name_that_no_uri_can_hold_is_refused(name: str) -> None:
+    with pytest.raises(SettingError, match="setting 'model_name' is"):
+        TrainHorovod.from_mapping({**TRAIN, "model_name": name})
+
+
+def test_what_says_how_the_work_is_done_decides_nothing() -> None:
+    spec = TrainHorovod.from_mapping(TRAIN)
+    undecided = spec.to_mapping().keys() - spec.decisive().keys()
+    assert undecided == {
+        "run_dir",
+        "dataset",
+        "checkpoint_every",
+        "cycle_time_ms",
+        "relaunches",
+        "start_timeout",
+        "stall_timeout",
+        "experiment",
+        "model_name",
+    }

@@ -12,7 +12,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,9 @@ from hypothesis import strategies as st
 
 from trainyard import claims, layout, rundir, store
 from trainyard.claims import Claim
-from trainyard.contract import setting
 from trainyard.errors import JobError
-from trainyard.job import EXIT_DONE, EXIT_FAILED, EXIT_REFUSED, Run, run_job
-from trainyard.specs import RunDirectory
+from trainyard.parts import sweep
+from trainyard.repeating import Repeating
 
 
 @pytest.fixture(params=["local", "file", "memory"])
@@ -62,6 +60,29 @@ class TestStore:
         store.write_bytes(layout.join(root, "d", "e", "f"), b"")
         store.remove(layout.join(root, "d"))
         assert not store.exists(layout.join(root, "d", "e", "f"))
+
+    def test_empty_parts_of_a_path_do_not_count(self) -> None:
+        assert layout.join("s3://bucket/", "", "/a/", "", "b") == "s3://bucket/a/b"
+
+    @pytest.mark.parametrize("folder", ["", "folder/"])
+    def test_a_sweep_leaves_what_is_kept(self, root: str, folder: str) -> None:
+        for name in ("one", "two", "left"):
+            store.write_bytes(layout.join(root, folder, name), b"x")
+        sweep(root, [f"{folder}one", f"{folder}two"])
+        assert store.list_names(layout.join(root, folder)) == ["one", "two"]
+
+    def test_what_a_filesystem_raises_is_an_os_error(
+        self, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class EndpointConnectionError(Exception):
+            pass
+
+        def fail(*_: object, **__: object) -> None:
+            raise EndpointConnectionError("no route to the bucket")
+
+        monkeypatch.setattr(store, "filesystem", fail)
+        with pytest.raises(OSError, match="EndpointConnectionError: no route to the bucket"):
+            store.read_bytes(layout.join(root, "x"))
 
     def test_nan_is_no_json(self, root: str) -> None:
         with pytest.raises(ValueError, match="not JSON compliant"):
@@ -237,6 +258,18 @@ class TestClaim:
         first.release()
 
 
+TELL = """
+import sys, time
+from trainyard.rundir import EventWriter
+writer = EventWriter(sys.argv[1], claim=1, writer="rank0")
+while True:
+    now = time.time()
+    writer.note(str(now))
+    print(now, flush=True)
+    time.sleep(0.05)
+"""
+
+
 class TestEvents:
     def test_each_event_is_read_once_in_order(self, root: str) -> None:
         driver = rundir.EventWriter(root, claim=1, writer="driver", every=0)
@@ -263,6 +296,45 @@ class TestEvents:
         assert len(store.list_names(layout.join(root, "events"))) == 2
         assert [e["text"] for e in rundir.read_events(root, {})] == [str(n) for n in range(1000)]
 
+    def test_an_event_is_not_held_back_when_none_follows(self, tmp_path: Path) -> None:
+        writer = rundir.EventWriter(str(tmp_path), claim=1, writer="rank0", every=0.5)
+        writer.note("first")
+        writer.note("second")
+        assert len(rundir.read_events(str(tmp_path), {})) == 1
+        deadline = time.monotonic() + 10
+        while len(rundir.read_events(str(tmp_path), {})) < 2:
+            assert time.monotonic() < deadline, "it waits for another event"
+            time.sleep(0.05)
+
+    def test_a_killed_writer_loses_a_second_of_events(self, tmp_path: Path) -> None:
+        with subprocess.Popen(
+            [sys.executable, "-c", TELL, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        ) as teller:
+            assert teller.stdout is not None
+            told: list[float] = []
+            while not told or told[-1] < told[0] + 2.5:
+                told.append(float(teller.stdout.readline()))
+            teller.kill()
+        kept = [float(e["text"]) for e in rundir.read_events(str(tmp_path), {})]
+        # The half second more is a busy machine's.
+        old = [at for at in told if at < told[-1] - 1.5]
+        assert len(old) > 5
+        assert kept[: len(old)] == old
+
+    def test_what_cannot_be_written_waits(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(uri: str, data: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+        writer = rundir.EventWriter(str(tmp_path), claim=1, writer="driver", every=0)
+        monkeypatch.setattr(store, "write_bytes", full)
+        writer.note("first")
+        monkeypatch.undo()
+        assert rundir.read_events(str(tmp_path), {}) == []
+        writer.note("second")
+        assert [e["text"] for e in rundir.read_events(str(tmp_path), {})] == ["first", "second"]
+
     def test_what_is_not_finite_becomes_null(self, root: str) -> None:
         writer = rundir.EventWriter(root, claim=1, writer="driver", every=0)
         writer.progress("train", 0, 1, "epochs", loss=float("nan"), deep=[float("inf"), 1.0])
@@ -283,108 +355,15 @@ def test_the_first_death_of_each_worker_counts(root: str) -> None:
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Count(RunDirectory):
-    """Count."""
+def test_a_failed_call_does_not_end_the_others() -> None:
+    calls: list[int] = []
+    enough = threading.Event()
 
-    job = "count"
+    def fn() -> None:
+        calls.append(len(calls))
+        if len(calls) == 1:
+            raise RuntimeError("the store had a bad moment")
+        enough.set()
 
-    upto: int = setting(3, minimum=0, help="How far.")
-
-
-class TestRunner:
-    def test_the_result_is_written_last(self, tmp_path: Path) -> None:
-        seen: list[Any] = []
-
-        def work(spec: Count, run: Run) -> dict[str, Any]:
-            seen.append((rundir.read_result(run.directory), run.claim))
-            return {"rows": {"in": spec.upto}, "metrics": {"loss": float("nan")}}
-
-        argv = [f"--run-dir={tmp_path}", "--upto=5"]
-        assert run_job(Count, work, argv) == EXIT_DONE
-        result = rundir.read_result(str(tmp_path))
-        assert result is not None
-        assert seen == [(None, 1)]
-        assert result["rows"] == {"in": 5}
-        assert result["metrics"] == {"loss": None}
-        assert (result["job"], result["claim"], result["settings"]["upto"]) == ("count", 1, 5)
-        assert result["started"] <= result["finished"]
-        assert (tmp_path / "claims" / "0001.end").exists()
-
-        assert run_job(Count, work, argv) == EXIT_DONE
-        assert len(seen) == 1
-
-    def test_other_settings_are_no_result_of_this_job(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert run_job(Count, lambda spec, run: {}, [f"--run-dir={tmp_path}"]) == EXIT_DONE
-        again = [f"--run-dir={tmp_path}", "--upto=9"]
-        assert run_job(Count, lambda spec, run: {}, again) == EXIT_REFUSED
-        assert "with other settings" in capsys.readouterr().err
-
-    def test_a_known_failure_ends_with_its_cause(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        def work(spec: Count, run: Run) -> dict[str, Any]:
-            raise JobError("the table is empty.", "Fill it.")
-
-        assert run_job(Count, work, [f"--run-dir={tmp_path}"]) == EXIT_FAILED
-        assert (
-            capsys.readouterr().err.splitlines()[-1] == "cause: the table is empty. fix: Fill it."
-        )
-        failure = rundir.read_failure(str(tmp_path))
-        assert failure is not None
-        assert (failure["claim"], failure["cause"]) == (1, "the table is empty.")
-        assert rundir.read_failure(str(tmp_path), after_claim=1) is None
-        assert rundir.read_result(str(tmp_path)) is None
-
-    def test_an_unknown_failure_names_its_error(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        def work(spec: Count, run: Run) -> dict[str, Any]:
-            raise KeyError("x")
-
-        assert run_job(Count, work, [f"--run-dir={tmp_path}"]) == EXIT_FAILED
-        assert "KeyError: 'x' fix:" in capsys.readouterr().err.splitlines()[-1]
-
-    def test_a_store_that_is_gone_does_not_hide_the_cause(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        run_dir = tmp_path / "run"
-
-        def work(spec: Count, run: Run) -> dict[str, Any]:
-            run.events.note("this cannot be written later")
-            while not (run_dir / "claims" / "0001.beat").exists():
-                time.sleep(0.01)
-            run_dir.rename(tmp_path / "moved")
-            run_dir.write_text("no directory any more")
-            run.events.note("nor this")
-            raise JobError("the disk is full.", "Free some space.")
-
-        assert run_job(Count, work, [f"--run-dir={run_dir}"]) == EXIT_FAILED
-        assert capsys.readouterr().err.splitlines()[-1].startswith("cause: the disk is full.")
-
-    def test_a_failed_directory_can_be_tried_again(self, tmp_path: Path) -> None:
-        attempts: list[int] = []
-
-        def work(spec: Count, run: Run) -> dict[str, Any]:
-            attempts.append(run.claim)
-            if len(attempts) == 1:
-                raise ValueError
-            return {}
-
-        argv = [f"--run-dir={tmp_path}"]
-        assert [run_job(Count, work, argv), run_job(Count, work, argv)] == [EXIT_FAILED, EXIT_DONE]
-        assert attempts == [1, 2]
-
-    @pytest.mark.parametrize("flag", ["--upto=-1", "--up=3", "--upto"])
-    def test_a_wrong_flag_is_refused_before_anything_is_written(
-        self, tmp_path: Path, flag: str
-    ) -> None:
-        argv = [f"--run-dir={tmp_path / 'run'}", flag]
-        assert run_job(Count, lambda spec, run: {}, argv) == EXIT_REFUSED
-        assert not (tmp_path / "run").exists()
-
-    def test_a_live_claim_is_refused(self, tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-        assert holder.poll() is None
-        assert run_job(Count, lambda spec, run: {}, [f"--run-dir={tmp_path}"]) == EXIT_REFUSED
+    with Repeating(fn, every=0.01, name="beat"):
+        assert enough.wait(5)

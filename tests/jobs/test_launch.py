@@ -135,6 +135,7 @@ def test_slots_that_others_hold_end_in_the_start_timeout(
         context.cancelJobsWithTag("hold")
         hold.join()
     assert caught.value.name == "start_timeout"
+    assert not caught.value.permanent
     assert "0 of 2 ranks had a slot" in caught.value.cause
 
 
@@ -197,6 +198,7 @@ def test_a_ranks_cause_and_fix_survive(launcher: BarrierLauncher) -> None:
     with pytest.raises(JobError) as caught:
         launcher.run(fn, 2)
     assert (caught.value.cause, caught.value.fix) == ("the cause.", "The fix.")
+    assert caught.value.permanent
 
 
 def test_an_import_that_fails_on_a_rank_is_named(launcher: BarrierLauncher) -> None:
@@ -248,8 +250,9 @@ def test_horovods_threads_do_not_interrupt_the_computation(launcher: BarrierLaun
         assert others.count(os.SCHED_BATCH) >= 2  # its own and Gloo's
 
 
+@pytest.mark.parametrize("collective", ["sum_over_ranks", "broadcast"])
 def test_a_rank_that_stops_answering_ends_the_others(
-    spark: SparkSession, tmp_path: Path, pids: Path
+    spark: SparkSession, tmp_path: Path, pids: Path, collective: str
 ) -> None:
     launcher = launcher_of(spark.sparkContext, tmp_path, stall_timeout=4)
 
@@ -257,12 +260,12 @@ def test_a_rank_that_stops_answering_ends_the_others(
         import horovod.torch as hvd
         import torch
 
-        from trainyard.horovod.collective import sum_over_ranks
+        from trainyard.horovod import collective as module
 
         (pids / str(os.getpid())).touch()
         if hvd.rank() == 1:
             time.sleep(60)
-        sum_over_ranks(torch.ones(10), "step", timeout=4)
+        getattr(module, collective)(torch.ones(10), "step", timeout=4)
 
     began = time.monotonic()
     with pytest.raises(JobError) as caught:
@@ -400,3 +403,4 @@ def test_the_first_own_error_is_blamed_and_not_the_survivors(tmp_path: Path) -> 
     error = RuntimeError("barrier task ResultTask(0, 0) finished unsuccessfully")
     found = explain(error, deaths, {0: {"partition": 0}}, 3, settings_of(tmp_path), engine_of())
     assert found.cause == "rank2 on h failed with KeyError: m."
+    assert not found.permanent

@@ -3,52 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own idiom
+from digit_trainings import checkpoint_names, few_digits, losses, run, same_weights, spec_of
 from made_datasets import some_digits, write_dataset
 
-from trainyard import rundir, store
+from trainyard import rundir
 from trainyard.dataset import Dataset
 from trainyard.errors import JobError
 from trainyard.horovod import optimizer
 from trainyard.horovod.history import Epoch, TrainResult
-from trainyard.horovod.launch import InProcessLauncher
-from trainyard.horovod.train import train
 from trainyard.networks.mnist import ConvNet
-from trainyard.specs import TrainHorovod
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """600 digits to train on, 100 to validate."""
-    splits = {"train": some_digits(0, 600), "validation": some_digits(600, 700)}
-    return write_dataset(tmp_path_factory.mktemp("digits"), splits, classes=10)
-
-
-def spec_of(run_dir: Path, dataset: Dataset, **settings: Any) -> TrainHorovod:
-    given = {
-        "run_dir": str(run_dir),
-        "dataset": dataset.directory,
-        "model_name": "test",
-        "ranks": 1,
-        "epochs": 3,
-        "batch_size": 64,
-        **settings,
-    }
-    return TrainHorovod.from_mapping(given)
-
-
-def run(spec: TrainHorovod, dataset: Dataset) -> TrainResult:
-    [result] = InProcessLauncher().run(functools.partial(train, spec, dataset, claim=1), 1)
-    return result
+    return few_digits(tmp_path_factory.mktemp("digits"))
 
 
 def judge(result: TrainResult) -> tuple[float, float]:
@@ -61,16 +37,6 @@ def judge(result: TrainResult) -> tuple[float, float]:
         scores = network(torch.from_numpy(features).view(-1, 1, 28, 28)).double()
     right = (scores.argmax(1) == wanted).double().mean()
     return F.cross_entropy(scores, wanted).item(), right.item()
-
-
-def losses(result: TrainResult) -> list[float]:
-    return [epoch.loss for epoch in result.history]
-
-
-def same_weights(one: TrainResult, other: TrainResult) -> bool:
-    assert one.state is not None
-    assert other.state is not None
-    return all(torch.equal(value, other.state[name]) for name, value in one.state.items())
 
 
 def test_learns(tmp_path: Path, dataset: Dataset) -> None:
@@ -138,76 +104,6 @@ def test_works_without_validation_rows(tmp_path: Path) -> None:
     assert result.best.validation_loss is None
     assert result.best.validation_accuracy is None
     assert result.best.loss == min(losses(result))
-
-
-@pytest.mark.parametrize(
-    ("name", "params"),
-    [("SGD", {"momentum": 0.5}), ("Adam", {"betas": [0.8, 0.99]}), ("RMSprop", {"momentum": 0.5})],
-)
-def test_resumes_as_if_it_had_not_stopped(
-    tmp_path: Path,
-    dataset: Dataset,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    params: dict[str, Any],
-) -> None:
-    settings = {"optimizer": name, "optimizer_params": params, "learning_rate": 0.002, "epochs": 4}
-    whole = run(spec_of(tmp_path / "whole", dataset, **settings), dataset)
-
-    spec = spec_of(tmp_path / "stopped", dataset, **settings)
-    stop_in_epoch(monkeypatch, 3)
-    with pytest.raises(KeyboardInterrupt):
-        run(spec, dataset)
-    monkeypatch.undo()
-    resumed = run(spec, dataset)
-
-    assert resumed.resumed == 2
-    assert losses(resumed) == losses(whole)
-    assert same_weights(resumed, whole)
-
-
-def stop_in_epoch(monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
-    from trainyard.horovod.loader import Loader
-
-    real = Loader.shuffled
-
-    def shuffled(self: Loader, *, seed: int, epoch: int, stop: int = epoch) -> Any:
-        if epoch == stop:
-            raise KeyboardInterrupt
-        return real(self, seed=seed, epoch=epoch)
-
-    monkeypatch.setattr(Loader, "shuffled", shuffled)
-
-
-def checkpoint_names(run_dir: Path) -> list[str]:
-    return store.list_names(str(run_dir / "checkpoints"))
-
-
-def test_a_corrupt_checkpoint_falls_back_and_says_so(tmp_path: Path, dataset: Dataset) -> None:
-    spec = spec_of(tmp_path, dataset)
-    whole = run(spec, dataset)
-    assert [name[:12] for name in checkpoint_names(tmp_path)] == ["epoch-000002", "epoch-000003"]
-    last = tmp_path / "checkpoints" / checkpoint_names(tmp_path)[-1]
-    damaged = bytearray(last.read_bytes())
-    damaged[len(damaged) // 2] ^= 1
-    last.write_bytes(damaged)
-    result = InProcessLauncher().run(functools.partial(train, spec, dataset, claim=2), 1)[0]
-    assert result.resumed == 2
-    assert losses(result) == losses(whole)
-    notes = [e["text"] for e in rundir.read_events(str(tmp_path), {}) if e["kind"] == "note"]
-    assert f"checkpoint {last.name} is corrupt; falling back to the one before it" in notes
-    assert "training resumes after epoch 2" in notes
-
-
-def test_checkpoints_of_other_settings_are_not_resumed(tmp_path: Path, dataset: Dataset) -> None:
-    run(spec_of(tmp_path, dataset, epochs=1), dataset)
-    result = run(spec_of(tmp_path, dataset, epochs=1, seed=5), dataset)
-    assert result.resumed == 0
-
-
-def test_checkpoints_every_few_epochs_and_after_the_last(tmp_path: Path, dataset: Dataset) -> None:
-    run(spec_of(tmp_path, dataset, epochs=5, checkpoint_every=2), dataset)
-    assert [name[:12] for name in checkpoint_names(tmp_path)] == ["epoch-000004", "epoch-000005"]
 
 
 def test_a_loss_that_is_not_finite_stops_and_is_named(tmp_path: Path, dataset: Dataset) -> None:

@@ -148,14 +148,13 @@ def test_a_worker_without_rows_trains_along(
     spec = spec_of(tmp_path, binary, num_workers=2)
 
     def fn() -> TrainResult:
-        from trainyard.xgboost import rows
+        from unittest import mock
 
-        ours = rows.bounds
-        rows.bounds = lambda count, rank, size: (0, count) if rank == 0 else (count, count)
-        try:
+        def bounds(rows: int, rank: int, size: int) -> tuple[int, int]:
+            return (0, rows) if rank == 0 else (rows, rows)
+
+        with mock.patch("trainyard.xgboost.rows.bounds", bounds):
             return train(spec, binary, claim=1)
-        finally:
-            rows.bounds = ours
 
     first, second = launcher_of(spark, tmp_path).run(fn, 2)
     assert second.history == first.history
@@ -187,12 +186,12 @@ class TestFaults:
                 from trainyard.xgboost import train as module
 
                 if launch == 1 and xgb.collective.get_rank() == 1:
-                    ours = module._Training.after_round
+                    kept = module._Training.after_round
 
-                    def die(self: Any, *given: Any) -> bool:
+                    def die(self: Any, trees: Any, log: Any) -> bool:
                         if len(self.history) == 9:
                             os.kill(os.getpid(), signal.SIGKILL)
-                        return ours(self, *given)
+                        return kept(self, trees, log)
 
                     module._Training.after_round = die  # type: ignore[method-assign]
                 return module.train(spec, binary, claim=1, launch=launch)
@@ -204,7 +203,15 @@ class TestFaults:
         assert "rank 1 (process" in told[0]
         assert "was killed" in told[0]
         assert first.resumed == 8
-        assert (first.booster, first.history) == (whole.booster, whole.history)
+        assert first.history == whole.history
+        assert first.booster is not None
+        assert whole.booster is not None
+        resumed, undisturbed = from_bytes(first.booster), from_bytes(whole.booster)
+        assert resumed.get_dump() == undisturbed.get_dump()
+        features = real_rows("binary")["test"][0]
+        assert np.array_equal(
+            resumed.inplace_predict(features), undisturbed.inplace_predict(features)
+        )
 
     def test_a_worker_that_does_not_answer_is_named(
         self, spark: SparkSession, tmp_path: Path
@@ -501,7 +508,7 @@ class TestPrepared:
         assert dataset.preprocessing.leaves_missing
         rows, given = all_rows(dataset), source.to_pylist()
         train = [given[int(k)]["carrier"] for k, row in rows.items() if row["split"] == "train"]
-        codes = {}
+        codes: dict[str, set[float]] = {}
         for key, row in rows.items():
             was = given[int(key)]
             for place, name in ((0, "dep.delay [min]"), (1, "features")):

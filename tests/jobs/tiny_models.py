@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +59,30 @@ def store_linear(directory: Path, dataset: Dataset, weight: Tensor, **changed: A
     state = {"layer.weight": weight, "layer.bias": torch.zeros(len(weight))}
     save_model(str(directory), state, meta_for(dataset, **changed))
     return str(directory)
+
+
+class Fragile(Linear):
+    """Once, when it meets a row whose first feature is above 100, ends its own process.
+
+    It waits until some parts are committed by others.
+
+    Args:
+        run_dir: the run directory with the commits, where it also remembers that it died.
+        parts: how many must be committed; with 0 it lives.
+    """
+
+    def __init__(self, width: int, classes: int, run_dir: str, parts: int) -> None:
+        super().__init__(width, classes)
+        self._run_dir = Path(run_dir)
+        self._parts = parts
+
+    def forward(self, features: Tensor) -> Tensor:
+        died = self._run_dir / "died"
+        if self._parts and (features.flatten(1)[:, 0] > 100).any() and not died.exists():
+            deadline = time.monotonic() + 30
+            while len(list(self._run_dir.glob("commits/*/0*.json"))) < self._parts:
+                assert time.monotonic() < deadline, "nobody commits a part"
+                time.sleep(0.02)
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().forward(features)

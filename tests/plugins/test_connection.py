@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from trainyard.errors import JobError
-from trainyard_airflow.connection import SparkMaster, resolve
+from trainyard_airflow.connection import RestServer, SparkMaster, resolve
 
 
 def resolved(
@@ -80,8 +81,18 @@ def test_a_good_form_means_what_the_provider_makes_of_it(
             "'local\\[2\\]': a local master has no cluster",
         ),
         (
-            '{"conn_type": "spark", "host": "spark://h:7077", "extra": {"deploy-mode": "cluster"}}',
-            "standalone master does not take Python",
+            (
+                '{"conn_type": "spark", "host": "spark://h:7077",'
+                ' "extra": {"deploy-mode": "cluster", "rest-port": "6066x"}}'
+            ),
+            "rest-port '6066x'.*spark.master.rest.port",
+        ),
+        (
+            (
+                '{"conn_type": "spark", "host": "spark://h:7077",'
+                ' "extra": {"deploy-mode": "cluster", "rest-scheme": "ftp"}}'
+            ),
+            "rest-scheme 'ftp'.*http or https",
         ),
     ],
 )
@@ -90,6 +101,28 @@ def test_a_form_that_would_go_wrong_is_refused_with_its_fix(
 ) -> None:
     with pytest.raises(JobError, match=message):
         resolved(monkeypatch, form)
+
+
+@pytest.mark.parametrize(
+    ("fields", "urls"),
+    [
+        ({"host": "spark://h:7077"}, ("http://h:6066",)),
+        ({"host": "h", "port": 7077}, ("http://h:6066",)),
+        ({"host": "spark://a:7077,b:7078"}, ("http://a:6066", "http://b:6066")),
+        ({"host": "spark://[::1]:7077", "rest-port": 7000}, ("http://[::1]:7000",)),
+        ({"host": "spark://h:7077", "rest-scheme": "https"}, ("https://h:6066",)),
+    ],
+)
+def test_cluster_mode_has_a_rest_server_for_each_master(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], urls: tuple[str, ...]
+) -> None:
+    extra = {k: v for k, v in fields.items() if k.startswith("rest")} | {"deploy-mode": "cluster"}
+    of_host = {k: v for k, v in fields.items() if not k.startswith("rest")}
+    form = {"conn_type": "spark", "password": "a-token", "extra": extra, **of_host}
+    found = resolved(monkeypatch, json.dumps(form))
+    assert found.rest == RestServer(urls=urls, token="a-token")
+    assert "a-token" not in repr(found)
+    assert resolved(monkeypatch, json.dumps(form), deploy_mode="client").rest is None
 
 
 def test_an_unknown_connection_is_not_yarn() -> None:

@@ -45,6 +45,7 @@ def started(session: Session, *pools: str, tell: bool = True) -> Any:
 
 
 def test_a_run_without_its_pool_fails_and_says_so(session: Session) -> None:
+    session.add(Pool(pool="default_pool", slots=128, include_deferred=False))
     run = started(session, "default_pool", PROMOTION_POOL)
     assert run.state == DagRunState.FAILED
     assert run.note == MISSING
@@ -53,12 +54,23 @@ def test_a_run_without_its_pool_fails_and_says_so(session: Session) -> None:
 
 def test_a_run_with_its_pool_goes_on(session: Session) -> None:
     session.add(Pool(pool=PROMOTION_POOL, slots=1, include_deferred=False))
+    session.add(Pool(pool="default_pool", slots=128, include_deferred=False))
     assert started(session, "default_pool", PROMOTION_POOL).state == DagRunState.RUNNING
 
 
 def test_another_dag_is_left_alone(session: Session) -> None:
+    session.add(Pool(pool="default_pool", slots=128, include_deferred=False))
     run = started(session, "default_pool", "another_pool")
     assert (run.state, run.note) == (DagRunState.RUNNING, None)
+
+
+def test_the_pool_of_the_jobs_is_guarded_too(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__TRAINYARD__POOL", "spark_cluster")
+    run = started(session, "default_pool", "spark_cluster")
+    assert run.state == DagRunState.FAILED
+    assert "airflow pools set --include-deferred spark_cluster" in run.note
 
 
 def test_airflow_calls_it(session: Session) -> None:

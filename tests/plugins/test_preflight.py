@@ -60,6 +60,14 @@ def test_pysparks_own_variables_name_the_python(machine: Machine) -> None:
         find_submitter("spark-submit", {**environment, "PYSPARK_DRIVER_PYTHON": "/no/python"})
 
 
+def test_a_python_in_an_archive_is_the_executors_alone(machine: Machine) -> None:
+    machine.add("spark-submit")
+    machine.add_java("17.0.15")
+    python = machine.add("python")
+    environment = {**machine.environment, "PYSPARK_PYTHON": "./environment/bin/python"}
+    assert find_submitter("spark-submit", environment).python == str(python)
+
+
 def test_the_provider_alone_has_no_spark_submit(machine: Machine) -> None:
     machine.add_java("17.0.15")
     with pytest.raises(JobError, match=r"no 'spark-submit' on PATH .*jobs' environment"):

@@ -77,7 +77,7 @@ def test_the_driver_gets_what_it_needs_and_none_of_airflows_secrets(
 @pytest.mark.parametrize(
     ("behaviour", "error", "message"),
     [
-        ("fail", AirflowException, "cause: the source has no rows. fix: Give one that has."),
+        ("waver", AirflowException, "cause: the store is full. fix: Free some space."),
         ("swallow", AirflowException, "ended with exit code 0 and wrote no result"),
         ("crash", AirflowException, "ended with exit code 1 before it could say why"),
         ("die", AirflowException, "was killed by signal 9"),
@@ -94,6 +94,22 @@ def test_a_job_without_a_result_has_failed(
     assert worker.processes() == []
 
 
+def test_a_cause_that_no_retry_cures_is_not_retried(worker: Worker, context: MakeContext) -> None:
+    worker.behave("fail")
+    with pytest.raises(AirflowFailException) as raised:
+        prepare().execute(context())
+    assert str(raised.value) == "cause: the source has no rows. fix: Give one that has."
+
+
+def test_a_directory_that_another_driver_claims_first_is_tried_again(
+    worker: Worker, context: MakeContext
+) -> None:
+    worker.behave("outrun")
+    with pytest.raises(AirflowException, match="is claimed by a live driver") as raised:
+        prepare().execute(context())
+    assert not isinstance(raised.value, AirflowFailException)
+
+
 def test_a_job_that_ends_badly_after_its_result_has_succeeded(
     worker: Worker, context: MakeContext, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,8 +119,8 @@ def test_a_job_that_ends_badly_after_its_result_has_succeeded(
 
 
 def test_a_retry_after_a_failure_reports_its_own_end(worker: Worker, context: MakeContext) -> None:
-    worker.behave("fail")
-    with pytest.raises(AirflowException, match="no rows"):
+    worker.behave("waver")
+    with pytest.raises(AirflowException, match="is full"):
         prepare().execute(context())
     worker.behave("crash")
     with pytest.raises(AirflowException, match="exit code 1"):

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainyard.barrier.engine import Engine, LaunchSettings
-from trainyard.errors import JobError
+from trainyard.errors import JobError, TransientError
+from trainyard.sparkerrors import known_error
 
 
-class LostRankError(JobError):
+class LostRankError(TransientError):
     """A rank was killed or fell silent: started again, it may well do its work."""
 
 
@@ -35,6 +36,8 @@ def explain(
     for death in deaths:
         if death["error"] not in engine.lost_errors:
             return _own_error(death)
+    if told := known_error(str(error)):
+        return told  # by a rank that could not record it, such as on a full store
     crash = re.search(r"ResultTask\(\d+, (\d+)\)", str(error))
     crashed = [r for r, report in reports.items() if crash and report["partition"] == int(crash[1])]
     dead = {int(death["worker"].rpartition("rank")[2]) for death in deaths}
@@ -54,7 +57,7 @@ def explain(
             "Look at that machine's load and network, or raise stall_timeout for slow ranks.",
         )
     # Where ranks had started and none had an error of its own, an executor or its machine went.
-    kind = LostRankError if reports else JobError
+    kind = LostRankError if reports else TransientError
     return kind(
         f"the ranks failed: {first_line(error)}.", "Read the traceback and the executors' logs."
     )
@@ -62,10 +65,11 @@ def explain(
 
 def _own_error(death: Mapping[str, Any]) -> JobError:
     if death.get("cause"):
-        lifted = JobError(death["cause"], death["fix"])
+        kind = JobError if death["permanent"] else TransientError
+        lifted = kind(death["cause"], death["fix"])
     else:
         rank = death["worker"].rpartition("-")[2]
-        lifted = JobError(
+        lifted = TransientError(
             f"{rank} on {death['host']} failed with {death['error']}: {death['message']}.",
             "Read its traceback above.",
         )

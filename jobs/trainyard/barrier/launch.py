@@ -12,9 +12,10 @@ from trainyard import rundir
 from trainyard.barrier.engine import Engine, LaunchSettings
 from trainyard.barrier.failures import LostRankError, explain
 from trainyard.barrier.reports import Reports
-from trainyard.barrier.slots import check_slots, is_local
+from trainyard.barrier.slots import check_slots
 from trainyard.barrier.task import Task
-from trainyard.errors import SettingError
+from trainyard.errors import UnmetError
+from trainyard.executors import is_local
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -105,8 +106,8 @@ class BarrierLauncher:
             late.set()
             self._context.cancelJobsWithTag(tag)
 
-    def _too_late(self, ranks: int, started: int) -> SettingError:
-        return SettingError(
+    def _too_late(self, ranks: int, started: int) -> UnmetError:
+        return UnmetError(
             "start_timeout",
             self._settings.start_timeout,
             f"by then {started} of {ranks} ranks had a slot at {self._context.master}",

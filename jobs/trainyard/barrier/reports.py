@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from trainyard.errors import JobError
+from trainyard.errors import TransientError
 
 _MOST_BYTES = 10_000
 
@@ -39,7 +39,7 @@ class Desk:
         """Tell the driver that this rank runs; return the local address that reaches the driver.
 
         Raises:
-            JobError: it cannot be reached.
+            TransientError: it cannot be reached.
         """
         report = {"partition": partition, "host": socket.gethostname(), "pid": os.getpid()}
         url = f"http://{self.host}:{self.port}/{self.token}/{rank}"
@@ -50,7 +50,7 @@ class Desk:
             with socket.create_connection((self.host, self.port)) as probe:
                 return str(probe.getsockname()[0])
         except OSError as error:
-            raise JobError(
+            raise TransientError(
                 f"rank {rank} on {socket.gethostname()} cannot reach the driver at "
                 f"{self.host}:{self.port}: {error}.",
                 "Set spark.driver.host to an address of the driver that executors reach, and let "

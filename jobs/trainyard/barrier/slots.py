@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from trainyard.errors import SettingError
+from trainyard.errors import SettingError, UnmetError
+from trainyard.executors import is_local
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -22,7 +22,8 @@ def check_slots(context: SparkContext, ranks: int, deadline: float, setting: str
         setting: name of the setting that says how many.
 
     Raises:
-        SettingError: it never will, or it had not by the deadline.
+        SettingError: it never will.
+        UnmetError: it had not by the deadline.
     """
     if context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true":
         raise SettingError(
@@ -33,10 +34,10 @@ def check_slots(context: SparkContext, ranks: int, deadline: float, setting: str
         )
     most = _most_slots(context)
     if most is not None and most < ranks:
-        raise _too_few(context, ranks, most, "has", setting)
+        raise SettingError(*_too_few(context, ranks, most, "has", setting))
     while (slots := _slots(context)) < ranks:
         if time.monotonic() >= deadline:
-            raise _too_few(context, ranks, slots, "within start_timeout had", setting)
+            raise UnmetError(*_too_few(context, ranks, slots, "within start_timeout had", setting))
         time.sleep(0.2)
 
 
@@ -64,20 +65,15 @@ def all_slots(context: SparkContext) -> int:
     return max(1, _slots(context) if most is None else most)
 
 
-def is_local(context: SparkContext) -> bool:
-    """Whether the only executor is this process."""
-    return re.fullmatch(r"local(\[.*\])?", str(context.master)) is not None
-
-
 def _too_few(
     context: SparkContext, ranks: int, slots: int, verb: str, setting: str
-) -> SettingError:
+) -> tuple[str, int, str, str]:
     more = (
         f"use a master of local[{ranks}]"
         if is_local(context)
         else "give Spark more (spark.cores.max, or spark.executor.instances and .cores)"
     )
-    return SettingError(
+    return (
         setting,
         ranks,
         f"Spark at {context.master} {verb} {slots} slots, and each rank needs one",

@@ -18,10 +18,11 @@ def save(run_dir: str, epoch: int, state: Mapping[str, Any]) -> None:
         run_dir: the run directory.
         epoch: the epoch that is complete, from 1.
         state: tensors and plain values only, so that it loads with `weights_only`.
+
+    Raises:
+        TransientError: it cannot be written; those before it stay.
     """
-    buffer = io.BytesIO()
-    torch.save(dict(state), buffer)
-    _of(run_dir).save(epoch, buffer.getvalue())
+    _of(run_dir).save(epoch, to_bytes(state))
 
 
 def load(run_dir: str, note: Callable[[str], None]) -> dict[str, Any] | None:
@@ -34,6 +35,18 @@ def load(run_dir: str, note: Callable[[str], None]) -> dict[str, Any] | None:
     data = _of(run_dir).load(note)
     if data is None:
         return None
+    return from_bytes(data)
+
+
+def to_bytes(state: Mapping[str, Any]) -> bytes:
+    """A state of tensors and plain values as bytes."""
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    return buffer.getvalue()
+
+
+def from_bytes(data: bytes) -> dict[str, Any]:
+    """The state that `to_bytes` was given, on the CPU."""
     return dict(torch.load(io.BytesIO(data), weights_only=True, map_location="cpu"))
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import horovod.torch as hvd
+import torch
 from torch import Tensor
 
 POLL_SECONDS = 0.0001
@@ -48,7 +49,24 @@ def sum_over_ranks(tensor: Tensor, name: str, timeout: float) -> Tensor:
     Raises:
         StallError: they did not come.
     """
-    handle = hvd.allreduce_async_(tensor, name=name, op=hvd.Sum)
+    return _wait(hvd.allreduce_async_(tensor, name=name, op=hvd.Sum), name, timeout)
+
+
+def broadcast(tensor: Tensor, name: str, timeout: float) -> Tensor:
+    """Give all ranks the values of rank 0, in place; see `sum_over_ranks`."""
+    return _wait(hvd.broadcast_async_(tensor, root_rank=0, name=name), name, timeout)
+
+
+def broadcast_bytes(data: bytes, name: str, timeout: float) -> bytes:
+    """The bytes that rank 0 gave, on all ranks; see `sum_over_ranks`."""
+    length = broadcast(torch.tensor([len(data)]), f"{name}.length", timeout)
+    content = torch.zeros(int(length.item()), dtype=torch.uint8)
+    if hvd.rank() == 0:
+        content = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    return broadcast(content, name, timeout).numpy().tobytes()
+
+
+def _wait(handle: int, name: str, timeout: float) -> Tensor:
     began = time.monotonic()
     while not hvd.poll(handle):
         if time.monotonic() - began > timeout:

@@ -32,4 +32,11 @@ def choose(device: str) -> torch.device:
             f"Spark gave this rank GPU {given}, but PyTorch {torch.__version__} finds no CUDA",
             "Install a CUDA build of PyTorch where the ranks run, or set device to cpu.",
         )
+    if not given.isdigit():
+        raise SettingError(
+            "device",
+            device,
+            f"Spark calls this rank's GPU {given!r}, and PyTorch knows GPUs by number",
+            "Let the discovery script give indexes, as Spark's own getGpusResources.sh does.",
+        )
     return torch.device("cuda", int(given))

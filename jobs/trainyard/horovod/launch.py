@@ -1,22 +1,19 @@
-"""Horovod's ranks: how they find each other, and two launchers that need no barrier stage."""
+"""Horovod's ranks: how they find each other, and a launcher for one in this process."""
 
 from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from trainyard.barrier.engine import LaunchSettings, Place
-from trainyard.barrier.failures import first_line
-from trainyard.barrier.slots import check_slots
-from trainyard.errors import JobError, SettingError
+from trainyard.barrier.engine import Place
+from trainyard.errors import SettingError
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    pass
 
 T = TypeVar("T")
 
@@ -126,53 +123,6 @@ class InProcessLauncher:
             return [fn()]
         finally:
             hvd.shutdown()
-
-
-class SparkRunLauncher:
-    """Runs the ranks by `horovod.spark.run`: slower to start, and it names no cause of a failure.
-
-    Args:
-        context: the Spark context.
-        settings: see `LaunchSettings`.
-        engine: Horovod's settings.
-    """
-
-    def __init__(
-        self, context: SparkContext, settings: LaunchSettings, engine: HorovodEngine
-    ) -> None:
-        self._context = context
-        self._settings = settings
-        self._engine = engine
-
-    def run(self, fn: Callable[[], T], ranks: int) -> list[T]:
-        """Call `fn` in processes that Spark's tasks start; see `Launcher`."""
-        import horovod.spark
-
-        settings, engine = self._settings, self._engine
-        deadline = time.monotonic() + settings.start_timeout
-        check_slots(self._context, ranks, deadline, engine.ranks_setting)
-
-        def task() -> T:
-            from trainyard.horovod import collective
-
-            os.environ.update(engine.tuning())
-            collective.init()
-            return fn()
-
-        try:
-            return list(
-                horovod.spark.run(
-                    task,
-                    num_proc=ranks,
-                    start_timeout=settings.start_timeout,
-                    use_gloo=True,
-                    verbose=0,
-                )
-            )
-        except Exception as error:
-            raise JobError(
-                f"horovod.spark.run failed: {first_line(error)}.", "Read the ranks' output above."
-            ) from error
 
 
 def _interface(address: str) -> str | None:

@@ -17,7 +17,7 @@ from trainyard import networks
 from trainyard.dataset import CLASSIFICATION, Dataset
 from trainyard.errors import JobError
 from trainyard.horovod import checkpoints, device, optimizer, schedule
-from trainyard.horovod.collective import sum_over_ranks
+from trainyard.horovod.collective import broadcast, broadcast_bytes, sum_over_ranks
 from trainyard.horovod.gradients import Gradients
 from trainyard.horovod.history import Epoch, TrainResult, best_of, has_stalled
 from trainyard.horovod.loader import Loader, Plan
@@ -33,7 +33,7 @@ PROGRESS_SECONDS = 2.0
 def train(spec: TrainHorovod, dataset: Dataset, *, claim: int, launch: int = 1) -> TrainResult:
     """Train a network on this rank's share of a dataset; Horovod is initialised.
 
-    An attempt that finds checkpoints of the same settings and data goes on after the last of them.
+    An attempt that finds checkpoints of the same data and decisive settings goes on after the last.
 
     Args:
         spec: the job's settings.
@@ -108,7 +108,9 @@ class _Training:
     def _start(self) -> None:
         """Give every rank the state of rank 0: the last checkpoint's, or the initial weights."""
         loaded = None if self.events is None else self._load(self.events)
-        state = hvd.broadcast_object(loaded or self._state(), root_rank=0)
+        own = b"" if self.events is None else checkpoints.to_bytes(loaded or self._state())
+        shared = broadcast_bytes(own, "state", self.spec.stall_timeout)
+        state = checkpoints.from_bytes(shared)
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.history = [Epoch(**epoch) for epoch in state["history"]]
@@ -139,7 +141,7 @@ class _Training:
         return state
 
     def _made_by(self) -> dict[str, Any]:
-        return {"settings": self.spec.to_mapping(), "dataset": self.dataset.fingerprint}
+        return {"settings": self.spec.decisive(), "dataset": self.dataset.fingerprint}
 
     def _keep(self, events: EventWriter, epoch: Epoch) -> None:
         if epoch is best_of(self.history):
@@ -178,10 +180,8 @@ class _Training:
     def _share_buffers(self) -> None:
         """Give every rank the buffers of rank 0, such as what batch normalisation keeps."""
         buffers = dict(self.network.named_buffers())
-        shared = checkpoints.on_cpu(buffers)
-        hvd.broadcast_parameters(shared, root_rank=0)
         for name, buffer in buffers.items():
-            buffer.copy_(shared[name])
+            buffer.copy_(broadcast(buffer.cpu(), f"buffer {name}", self.spec.stall_timeout))
 
     def _means(self, sums: Tensor, split: str, number: int) -> dict[str, Any]:
         """Loss and accuracy or rmse of a split after an epoch, from their sums over all ranks."""

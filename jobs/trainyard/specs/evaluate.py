@@ -13,6 +13,7 @@ class Evaluate(RunDirectory):
     """Score a model, and the champion on the same rows, and compare them."""
 
     job = "evaluate"
+    imports = ("pyarrow", "torch")
 
     dataset: str = setting(help="Directory that holds the prepared dataset.json.", section="Data")
     split: str = setting(

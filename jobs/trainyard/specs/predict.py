@@ -13,6 +13,7 @@ class Predict(RunDirectory):
     """Score a table with a model and write the predictions as Parquet."""
 
     job = "predict"
+    imports = ("pyarrow", "torch")
 
     source: str = setting(
         help="Path or URI of the rows, or of a prepared dataset's directory.", section="Source"

@@ -8,7 +8,7 @@ from trainyard.contract import setting
 from trainyard.errors import SettingError
 from trainyard.optimizers import OPTIMIZER_PARAMS, check_optimizer_params
 from trainyard.specs import class_weights
-from trainyard.specs.common import RunDirectory
+from trainyard.specs.common import RunDirectory, check_model_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +17,11 @@ class TrainHorovod(RunDirectory):
 
     job = "train_horovod"
     slots_setting = "ranks"
+    imports = ("torch", "horovod.torch")
 
-    dataset: str = setting(help="Directory that holds the prepared dataset.json.", section="Data")
+    dataset: str = setting(
+        help="Directory that holds the prepared dataset.json.", section="Data", operational=True
+    )
     streaming: bool = setting(
         True,
         help="Read row groups while training; otherwise hold each rank's share in memory.",
@@ -122,7 +125,7 @@ class TrainHorovod(RunDirectory):
         section="Training",
     )
     checkpoint_every: int = setting(
-        1, minimum=1, help="Epochs between checkpoints.", section="Training"
+        1, minimum=1, help="Epochs between checkpoints.", section="Training", operational=True
     )
     cycle_time_ms: float = setting(
         1.0,
@@ -130,6 +133,7 @@ class TrainHorovod(RunDirectory):
         maximum=1000,
         help="Horovod's cycle time in milliseconds.",
         section="Horovod",
+        operational=True,
     )
     compression: str = setting(
         "none",
@@ -150,18 +154,28 @@ class TrainHorovod(RunDirectory):
         help="How often the job itself starts the ranks again, from the last checkpoint, after "
         "one died.",
         section="Horovod",
+        operational=True,
     )
     start_timeout: int = setting(
-        60, minimum=1, help="Seconds to wait until every rank has a slot.", section="Horovod"
+        60,
+        minimum=1,
+        help="Seconds to wait until every rank has a slot.",
+        section="Horovod",
+        operational=True,
     )
     stall_timeout: int = setting(
         120,
         minimum=10,
         help="Seconds after which a rank that does not answer ends the training.",
         section="Horovod",
+        operational=True,
     )
-    experiment: str = setting("trainyard", help="MLflow experiment of the run.", section="Tracking")
-    model_name: str = setting(help="Name of the registered model.", section="Tracking")
+    experiment: str = setting(
+        "trainyard", help="MLflow experiment of the run.", section="Tracking", operational=True
+    )
+    model_name: str = setting(
+        help="Name of the registered model.", section="Tracking", operational=True
+    )
 
     @property
     def slots(self) -> int:
@@ -178,6 +192,7 @@ class TrainHorovod(RunDirectory):
                 "it is not module:Class",
                 "Write it as package.module:Class.",
             )
+        check_model_name(self.model_name)
         check_optimizer_params(self.optimizer, self.optimizer_params)
         class_weights.check_class_weights(self.class_weights)
         if self.warmup_epochs >= self.epochs:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from trainyard.boosters import check_booster_params, check_metrics, check_objective
 from trainyard.contract import setting
 from trainyard.errors import SettingError
 from trainyard.old_names import OLD_NAMES
 from trainyard.specs import class_weights
-from trainyard.specs.common import RunDirectory
+from trainyard.specs.common import RunDirectory, check_model_name
 
 _SAMPLING = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
 
@@ -20,9 +21,12 @@ class TrainXGBoost(RunDirectory):
 
     job = "train_xgboost"
     slots_setting = "num_workers"
+    imports = ("xgboost", "pyarrow")
     old_names = OLD_NAMES
 
-    dataset: str = setting(help="Directory that holds the prepared dataset.json.", section="Data")
+    dataset: str = setting(
+        help="Directory that holds the prepared dataset.json.", section="Data", operational=True
+    )
     missing: float | None = setting(
         None,
         help="A number that stands for a missing one, beside NaN, which always does; 0 makes the "
@@ -96,15 +100,21 @@ class TrainXGBoost(RunDirectory):
         help="How often the job itself starts the workers again, from the last checkpoint, after "
         "one died.",
         section="Workers",
+        operational=True,
     )
     start_timeout: int = setting(
-        60, minimum=1, help="Seconds to wait until every worker has a slot.", section="Workers"
+        60,
+        minimum=1,
+        help="Seconds to wait until every worker has a slot.",
+        section="Workers",
+        operational=True,
     )
     stall_timeout: int = setting(
         120,
         minimum=10,
         help="Seconds after which a worker that does not answer ends the training.",
         section="Workers",
+        operational=True,
     )
     explained_rows: int = setting(
         1000,
@@ -112,9 +122,14 @@ class TrainXGBoost(RunDirectory):
         maximum=100_000,
         help="Rows of a sample whose predictions are explained by SHAP values; 0 explains none.",
         section="Tracking",
+        operational=True,
     )
-    experiment: str = setting("trainyard", help="MLflow experiment of the run.", section="Tracking")
-    model_name: str = setting(help="Name of the registered model.", section="Tracking")
+    experiment: str = setting(
+        "trainyard", help="MLflow experiment of the run.", section="Tracking", operational=True
+    )
+    model_name: str = setting(
+        help="Name of the registered model.", section="Tracking", operational=True
+    )
 
     @property
     def slots(self) -> int:
@@ -127,8 +142,14 @@ class TrainXGBoost(RunDirectory):
         params = self.booster_params
         return params.get("booster") == "dart" or any(params.get(k, 1) != 1 for k in _SAMPLING)
 
+    def decisive(self) -> dict[str, Any]:
+        """As `Contract.decisive`; rounds between checkpoints count where they share a seed."""
+        values = super().decisive()
+        return values if self.samples else {**values, "checkpoint_every": None}
+
     def check(self) -> None:
         """Raise `SettingError` for what cannot be trained with."""
+        check_model_name(self.model_name)
         check_booster_params(self.booster_params)
         check_objective(self.objective)
         check_metrics(self.metrics)

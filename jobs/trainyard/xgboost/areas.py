@@ -51,8 +51,9 @@ def _steps(
     """The weight of either class at each distinct score, the highest score first."""
     _, place = np.unique(-scores, return_inverse=True)
     count = int(place.max()) + 1 if len(place) else 0
-    positive = np.bincount(place, weights * labels, count)
-    return positive, np.bincount(place, weights * (1 - labels), count)
+    positive = np.bincount(place, weights * labels, count).astype(np.float64)
+    negative = np.bincount(place, weights * (1 - labels), count).astype(np.float64)
+    return positive, negative
 
 
 AREAS = {"auc": roc_auc, "aucpr": pr_auc}

@@ -25,6 +25,13 @@ def choose(device: str) -> str:
                 "or device to cpu.",
             )
         return "cpu"
+    if not given.isdigit():
+        raise SettingError(
+            "device",
+            device,
+            f"Spark calls this worker's GPU {given!r}, and XGBoost knows GPUs by number",
+            "Let the discovery script give indexes, as Spark's own getGpusResources.sh does.",
+        )
     if not xgb.build_info()["USE_CUDA"]:
         raise SettingError(
             "device",

@@ -13,7 +13,7 @@ from xgboost.collective import CommunicatorContext
 from xgboost.tracker import RabitTracker
 
 from trainyard.barrier.engine import Place
-from trainyard.errors import JobError
+from trainyard.errors import JobError, TransientError
 
 _RETRIES = 3
 
@@ -98,7 +98,7 @@ class XGBoostMember:
         try:
             communicator.__enter__()
         except xgb.core.XGBoostError as error:
-            raise JobError(
+            raise TransientError(
                 f"rank {place.rank} on {socket.gethostname()} cannot reach XGBoost's tracker at "
                 f"{self.host}:{self.port}: {last_line(error)}.",
                 "Set spark.driver.host to an address of the driver that executors reach, and let "

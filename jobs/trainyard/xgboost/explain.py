@@ -53,7 +53,7 @@ def explain(
     table: dict[str, Any] = {"feature": names}
     for kind in _GAINS:
         found = booster.get_score(importance_type=kind)
-        table[kind] = [float(found.get(f"f{number}", 0.0)) for number in range(dataset.width)]
+        table[kind] = [found.get(f"f{number}", 0.0) for number in range(dataset.width)]
     order = np.argsort(-np.array(table["total_gain"]), kind="stable")
     files: dict[str, bytes] = {}
     split = "validation" if dataset.rows("validation") else "train"

@@ -134,7 +134,8 @@ class _Training:
         if self.spec.class_weights != BALANCED or self.dataset.task != CLASSIFICATION:
             return None
         rows = labels.class_rows(self.dataset, found)
-        return (rows.sum() / (len(rows) * np.maximum(rows, 1))).astype(np.float32)
+        balanced: npt.NDArray[np.float64] = rows.sum() / (len(rows) * np.maximum(rows, 1))
+        return balanced.astype(np.float32)
 
     def _start(self) -> xgb.Booster | None:
         """Give every worker the trees and the history of rank 0's last checkpoint, if any."""
@@ -161,7 +162,7 @@ class _Training:
 
     def _made_by(self) -> dict[str, Any]:
         made_by = {
-            "settings": self.spec.to_mapping(),
+            "settings": self.spec.decisive(),
             "workers": self.size,  # whose shares decide on the bins
             "dataset": self.dataset.fingerprint,
         }

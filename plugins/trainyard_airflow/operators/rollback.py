@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow.sdk import Asset, BaseOperator, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException
 
 from trainyard import champions
 from trainyard.errors import JobError
 from trainyard_airflow import settings
+from trainyard_airflow.outcome import failed
 from trainyard_airflow.pools import PROMOTION_POOL
 
 
@@ -51,12 +52,13 @@ class RollbackModelOperator(BaseOperator):
 
         Raises:
             AirflowFailException: who or why is missing, or there is no such version.
+            AirflowException: the registry does not answer; a retry may find it well.
         """
         try:
             os.environ["MLFLOW_TRACKING_URI"] = settings.tracking_uri()
             rolled = self._roll_back()
         except JobError as error:
-            raise AirflowFailException(str(error)) from None
+            raise failed(error) from None
         except OSError as error:
             raise AirflowException(str(error)) from None
         self.log.info("%s", rolled["summary"])

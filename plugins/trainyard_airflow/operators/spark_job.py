@@ -1,37 +1,38 @@
-"""Runs a Trainyard job through spark-submit, follows it, and trusts nothing but its manifest."""
+"""Runs a Trainyard job on Spark, waits for it, and trusts nothing but its manifest."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, TypeVar
 
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
-from airflow.sdk.log import mask_secret
 
-from trainyard import rundir
-from trainyard.claims import claim_lives, last_claim
 from trainyard.errors import JobError
 from trainyard.layout import run_directory
 from trainyard.specs import RunDirectory
-from trainyard_airflow import masking, preflight, processes, settings
+from trainyard_airflow import masking, settings
+from trainyard_airflow.capacity import check_slots
+from trainyard_airflow.client_submission import ClientSubmission
+from trainyard_airflow.cluster_driver import ClusterDriver
+from trainyard_airflow.cluster_submission import ClusterSubmission
 from trainyard_airflow.connection import SparkMaster, resolve
-from trainyard_airflow.hook import ClientHook
-from trainyard_airflow.outcome import Ended, outcome
-from trainyard_airflow.private_conf import private_conf
-from trainyard_airflow.progress import ProgressFollower
-
-_NOT_FOR_JOBS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW")
-"""Airflow's own variables, which hold its keys and passwords: a job does not get them."""
+from trainyard_airflow.drivers import Driver
+from trainyard_airflow.outcome import earlier_result, failed
+from trainyard_airflow.room import MOST_SECONDS, NoRoomError
+from trainyard_airflow.submission import Running, Submission, SubmitArguments
+from trainyard_airflow.triggers.spark_driver import SparkDriverTrigger
+from trainyard_airflow.triggers.spark_room import SparkRoomTrigger
 
 _QUIET = {"spark.log.level": "WARN"}
 """Spark tells the log of a task about every block and port otherwise; conf of the operator wins."""
 
-_LEFTOVER_ROUNDS = 5
-"""Looks at the events after which processes that outlive spark-submit are ended."""
+
+Started = TypeVar("Started", bound=Running)
 
 
 class SparkJobOperator(SparkSubmitOperator):
@@ -43,8 +44,16 @@ class SparkJobOperator(SparkSubmitOperator):
     of the asset events of every outlet. A job that did not write it has failed, whatever it
     answered.
 
+    In client mode spark-submit and the driver run below the task. In cluster mode the driver runs
+    on a worker of a standalone cluster; the task waits in the triggerer and holds no slot, a retry
+    re-attaches to the driver, and a clear, a kill or a time-out ends it.
+
     Args:
         job: the job's settings.
+        overrides: settings that replace the job's, by name. Dynamic mapping expands over them:
+            `SparkJobOperator.partial(task_id=..., job=...).expand(overrides=[{"seed": 1}, ...])`.
+        deferrable: whether a task in cluster mode waits in the triggerer, and not in a worker.
+        pool: the Airflow pool; by default that of the option `pool` of [trainyard].
         kwargs: what `SparkSubmitOperator` takes, except the application and its arguments.
     """
 
@@ -52,33 +61,72 @@ class SparkJobOperator(SparkSubmitOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {"settings": "json"}
 
     def __init__(
-        self, *, job: RunDirectory, name: str = "{{ ti.dag_id }}.{{ ti.task_id }}", **kwargs: Any
+        self,
+        *,
+        job: RunDirectory,
+        overrides: Mapping[str, Any] | None = None,
+        name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
+        deferrable: bool = True,
+        pool: str | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(application="", application_args=None, name=name, **kwargs)
+        super().__init__(
+            application="",
+            application_args=None,
+            name=name,
+            pool=pool or settings.pool(),
+            **kwargs,
+        )
         self.contract = type(job)
-        self.settings = dict(_given(job))
-        self._marker: str | None = None
+        self.settings = {**dict(_given(job)), **(overrides or {})}
+        self.deferrable = deferrable
+        self._running: Running | None = None
         self._is_killed = False
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override] # provider: None
         """Submit the job and wait for its result.
 
         Raises:
-            AirflowFailException: it cannot work as it is set; a retry would not help.
+            AirflowFailException: it cannot work with these settings or data, retried or not.
             AirflowException: it failed; a retry continues where it stopped.
         """
-        try:
+        return self._execute(context, waiting_since=time.time())
+
+    def execute_with_room(
+        self, context: Context, event: dict[str, Any], waiting_since: float
+    ) -> dict[str, Any]:
+        """Submit the job, for which the cluster may have room now; see `execute`."""
+        return self._execute(context, waiting_since)
+
+    def _execute(self, context: Context, waiting_since: float) -> dict[str, Any]:
+        with _refusals():
             job = self.rendered_job(context)
-            earlier_claim = self._end_earlier_attempt(job.run_dir)
-            result = self._earlier_result(job) or self._run(job, earlier_claim)
-        except JobError as error:
-            raise AirflowFailException(masking.mask(str(error))) from None
-        finished = {"run_dir": job.run_dir, **result}
-        del finished["settings"]
-        for outlet in self.outlets:
-            if isinstance(outlet, Asset):
-                context["outlet_events"][outlet].extra.update(_flat(finished))
-        return finished
+            master = resolve(
+                self._conn_id, deploy_mode=self._deploy_mode, binary=self._spark_binary
+            )
+            check_slots(job, master)
+            submission = self._submission(job, master)
+            if master.rest is None:
+                here = self._run(ClientSubmission(submission))
+                return self._finished(context, job, here.run())
+            there = self._run(
+                ClusterSubmission(submission, context["ti"], context["task_state_store"])
+            )
+            driver = self._begin(there, waiting_since)
+            if driver is None:
+                return self._finished(context, job, earlier_result(job) or {})
+            return self._wait_for(driver, self._deadline(), context)
+
+    def execute_complete(
+        self,
+        context: Context,
+        event: dict[str, Any],
+        driver: dict[str, Any],
+        deadline: float | None,
+    ) -> dict[str, Any]:
+        """Take the result after the driver's end; the triggerer's event says how it ended."""
+        with _refusals():
+            return self._conclude(context, Driver.from_mapping(driver), event, deadline)
 
     def rendered_job(self, context: Context) -> RunDirectory:
         """The job with its rendered settings, checked, and its run directory.
@@ -109,114 +157,98 @@ class SparkJobOperator(SparkSubmitOperator):
         return self.contract.from_mapping(given)
 
     def on_kill(self) -> None:
-        """End every process of the submission: the JVM, the driver, its workers."""
+        """End every process of the job, here or on the cluster."""
         self._is_killed = True
-        if self._marker is not None:
-            count = processes.end_submission(self._marker, patience=4.0)
-            self.log.info("Ended %d processes of the submission.", count)
+        if self._running is not None:
+            self._running.end()
 
-    def _earlier_result(self, job: RunDirectory) -> dict[str, Any] | None:
-        """The result that an earlier try wrote before Airflow lost sight of it."""
-        result = rundir.read_result(job.run_dir)
-        if result is None:
-            return None
-        if (result["job"], result["settings"]) != (job.job, job.to_mapping()):
-            raise JobError(
-                f"{job.run_dir} holds a result that was made with other settings.",
-                "Clear the task: it then works in a new directory.",
-            )
-        self.log.info("An earlier try finished %s in %s; nothing to do.", job.job, job.run_dir)
-        return result
-
-    def _run(self, job: RunDirectory, earlier_claim: int) -> dict[str, Any]:
-        master = resolve(self._conn_id, deploy_mode=self._deploy_mode, binary=self._spark_binary)
-        _check_slots(job, master)
-        application = settings.program(job.job)
-        environment = self._environment(job, application.parent)
-        submitter = preflight.find_submitter(master.binary, environment)
-        environment.setdefault("PYSPARK_PYTHON", submitter.python)
-        self.log.info(
-            "Connection %s: Spark master %s, deploy mode %s. %s (Spark %s), Java %d, Python %s.",
-            self._conn_id,
-            master.url,
-            master.deploy_mode,
-            submitter.spark_submit,
-            submitter.spark or "of unknown version",
-            submitter.java,
-            submitter.python,
+    def _submission(self, job: RunDirectory, master: SparkMaster) -> Submission:
+        return Submission(
+            job=job,
+            conn_id=self._conn_id,
+            master=master,
+            conf={**_QUIET, **(self.conf or {})},
+            properties_file=self.properties_file,
+            env_vars={name: str(value) for name, value in (self.env_vars or {}).items()},
+            make_hook=self._make_hook,
+            log=self.log,
         )
-        self.log.info("Run directory: %s", job.run_dir)
-        self.conf = {**_QUIET, **(self.conf or {})}
-        self._spark_binary = submitter.spark_submit
-        self.application_args = job.argv()
-        with private_conf(self.conf, self.properties_file, environment) as (conf, properties_file):
-            self.conf, self.properties_file = conf, properties_file
-            ended = self._submit(str(application), job, environment)
-        result = outcome(job, ended, earlier_claim)
-        if ended.code:
-            self.log.warning("%s wrote its result and then exited with %d.", job.job, ended.code)
-        return result
 
-    def _submit(self, application: str, job: RunDirectory, environment: dict[str, str]) -> Ended:
+    def _make_hook(self, arguments: SubmitArguments) -> SparkSubmitHook:
+        self.conf, self.properties_file = arguments.conf, arguments.properties_file
+        self.application_args = arguments.application_args
+        self._spark_binary = arguments.binary
         # Not by the hook's env_vars: on YARN and Kubernetes it puts them into the command line.
         self.env_vars = None
-        hook = ClientHook.adopt(self._get_hook())
-        self._hook = hook
-        self._marker = job.run_dir
-        leftover_rounds = 0
+        return self._get_hook()
 
-        def end_leftovers() -> None:
-            # One that outlives spark-submit holds its output open, and the task would wait for it.
-            nonlocal leftover_rounds
-            leftover_rounds += hook.exit_code() is not None
-            if leftover_rounds == _LEFTOVER_ROUNDS:
-                processes.end_submission(job.run_dir)
-
-        try:
-            with ProgressFollower(job.run_dir, self.log, each_round=end_leftovers):
-                if self._is_killed:
-                    raise AirflowException("The task was killed before it submitted.")
-                code = hook.run(application, environment)
-        finally:
-            processes.end_submission(job.run_dir)
+    def _run(self, running: Started) -> Started:
+        """Note what on_kill ends; it may have been called before there was anything."""
+        self._running = running
         if self._is_killed:
-            raise AirflowException(f"The task was killed, and {job.job} with it.")
-        return Ended(code=code, cause=hook.cause, last_line=hook.last_line)
+            running.end()
+        return running
 
-    def _environment(self, job: RunDirectory, jobs_folder: Path) -> dict[str, str]:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_FOR_JOBS)}
-        environment = inherited | {k: str(v) for k, v in (self.env_vars or {}).items()}
-        for name, value in environment.items():
-            for secret in masking.secrets_of(name, value):
-                mask_secret(secret)
-        environment.setdefault("MLFLOW_TRACKING_URI", settings.tracking_uri())
-        modules = [str(jobs_folder), environment.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, modules))
-        environment["PYTHONUNBUFFERED"] = "1"
-        environment[processes.MARKER] = job.run_dir
-        return environment
+    def _deadline(self) -> float | None:
+        timeout = self.execution_timeout
+        return None if timeout is None else time.time() + timeout.total_seconds()
 
-    def _end_earlier_attempt(self, run_dir: str) -> int:
-        """Make sure that no earlier attempt still works in the run directory.
+    def _begin(self, there: ClusterSubmission, waiting_since: float) -> Driver | None:
+        """Begin when the cluster has room; waiting for it holds no slot either."""
+        while True:
+            try:
+                return there.begin(must_fit=time.time() - waiting_since < MOST_SECONDS)
+            except NoRoomError as error:
+                self.log.info("Waiting for room on the cluster: %s", error)
+            if self.deferrable:
+                demand = dataclasses.asdict(there.demand)
+                self.defer(
+                    trigger=SparkRoomTrigger(
+                        conn_id=self._conn_id, demand=demand, since=waiting_since
+                    ),
+                    method_name="execute_with_room",
+                    kwargs={"waiting_since": waiting_since},
+                )
 
-        Returns:
-            Number of the last claim on it, 0 without one.
-
-        Raises:
-            AirflowException: a driver lives that only its own machine can end.
-        """
-        count = processes.end_submission(run_dir)
-        if count:
-            self.log.warning("Ended %d processes that an earlier try had left behind.", count)
-        claim = last_claim(run_dir)
-        if claim is None:
-            return 0
-        if claim_lives(run_dir, claim):
-            raise AirflowException(
-                f"cause: {run_dir} is claimed by a live driver that this task did not start here:"
-                f" process {claim.pid} on {claim.host}. fix: End that process, or wait for it."
+    def _wait_for(self, driver: Driver, deadline: float | None, context: Context) -> dict[str, Any]:
+        if self.deferrable:
+            values = driver.to_mapping()
+            self.defer(
+                trigger=SparkDriverTrigger(driver=values, deadline=deadline),
+                method_name="execute_complete",
+                kwargs={"driver": values, "deadline": deadline},
             )
-        return claim.number
+        event = self._run(ClusterDriver(driver, self.log)).wait()
+        return self._conclude(context, driver, event, deadline)
+
+    def _conclude(
+        self, context: Context, driver: Driver, event: dict[str, Any], deadline: float | None
+    ) -> dict[str, Any]:
+        job = self.rendered_job(context)
+        concluded = self._run(ClusterDriver(driver, self.log)).conclude(job, event)
+        if isinstance(concluded, Driver):
+            return self._wait_for(concluded, deadline, context)
+        return self._finished(context, job, concluded)
+
+    def _finished(
+        self, context: Context, job: RunDirectory, result: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The XCom, told to the outlets too."""
+        finished = {"run_dir": job.run_dir, **result}
+        del finished["settings"]
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                context["outlet_events"][outlet].extra.update(_flat(finished))
+        return finished
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What a user has to change fails the task for good; see `failed`."""
+    try:
+        yield
+    except JobError as error:
+        raise failed(error) from None
 
 
 def _given(job: RunDirectory) -> Iterable[tuple[str, Any]]:
@@ -225,16 +257,6 @@ def _given(job: RunDirectory) -> Iterable[tuple[str, Any]]:
     for field in job.settings():
         if field.setting.template is None or values[field.name] != field.setting.template:
             yield field.name, values[field.name]
-
-
-def _check_slots(job: RunDirectory, master: SparkMaster) -> None:
-    if master.slots is not None and job.slots > master.slots:
-        raise JobError(
-            f"{job.job} runs {job.slots} tasks at once, and the Spark master {master.url} has"
-            f" {master.slots} slots.",
-            f"Set {job.slots_setting} to {master.slots} or less, or use a connection with more"
-            f" slots, such as local[{job.slots}].",
-        )
 
 
 def _flat(result: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trainyard.errors import JobError
+from trainyard.claims import Claim
+from trainyard.errors import JobError, TransientError
 from trainyard.job import Run, run_job
 from trainyard.specs import Prepare
 
@@ -23,6 +24,8 @@ def work(spec: Prepare, run: Run) -> dict[str, Any]:
     print(f"the source is {spec.source}", flush=True)
     if BEHAVIOUR == "fail":
         raise JobError("the source has no rows.", "Give one that has.")
+    if BEHAVIOUR == "waver":
+        raise TransientError("the store is full.", "Free some space.")
     if BEHAVIOUR == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     if BEHAVIOUR == "leak":
@@ -66,6 +69,8 @@ if __name__ == "__main__":
         sys.exit(0)
     if BEHAVIOUR == "crash":
         sys.exit("Traceback: an import failed")
+    if BEHAVIOUR == "outrun":
+        other = Claim.take(Prepare.parse(sys.argv[1:]).run_dir)
     code = run_job(Prepare, work)
     if BEHAVIOUR in ("leave", "leave quietly"):
         quietly = subprocess.DEVNULL if BEHAVIOUR == "leave quietly" else None

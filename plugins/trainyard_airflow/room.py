@@ -1,0 +1,74 @@
+"""Room on a cluster for a driver and all its executors, before the driver takes a core."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from trainyard.errors import JobError
+from trainyard_airflow import capacity
+from trainyard_airflow.capacity import Demand
+from trainyard_airflow.connection import SparkMaster
+from trainyard_airflow.master_web import read_master
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+MOST_SECONDS = 900.0
+"""How long a submission waits for room; then Spark's own queue takes it."""
+
+_GRACE_SECONDS = 5.0
+"""For the executors of the job before, which end a moment after their driver."""
+
+
+class NoRoomError(Exception):
+    """A submission has to wait: something else has the cores, or goes first."""
+
+
+def check_room(
+    master: SparkMaster, demand: Demand, log: Logger, *, grace: float | None = None
+) -> None:
+    """Check that a submission fits the cluster, and now.
+
+    Raises:
+        JobError: it would never fit.
+        NoRoomError: it does not fit now, nor after `grace` seconds (a few by default).
+    """
+    deadline = time.monotonic() + (_GRACE_SECONDS if grace is None else grace)
+    while True:
+        try:
+            state = read_master(master.web, timeout=3.0)
+        except JobError as error:
+            log.warning("Whether the job fits the cluster was not checked. %s", error)
+            return
+        capacity.check_fits(demand, state)
+        reason = capacity.why_wait(demand, state)
+        if reason is None:
+            return
+        if time.monotonic() > deadline:
+            raise NoRoomError(reason)
+        time.sleep(0.5)
+
+
+def demand_of(conf: Mapping[str, Any], hook: Any, *, job: str, slots: int) -> Demand:
+    """What a job asks of a cluster that runs its driver too.
+
+    Args:
+        conf: Spark configuration.
+        hook: the provider's hook, whose own arguments go before it.
+        job: its name.
+        slots: tasks that it runs at once.
+
+    Raises:
+        JobError: the settings cannot be read, or exclude each other.
+    """
+    arguments = {
+        "spark.driver.memory": hook._driver_memory,
+        "spark.executor.memory": hook._executor_memory,
+        "spark.executor.cores": hook._executor_cores,
+        "spark.cores.max": hook._total_executor_cores,
+    }
+    given = {name: value for name, value in arguments.items() if value is not None}
+    settings = {name: str(value) for name, value in {**conf, **given}.items()}
+    return capacity.demand(settings, job, slots, driver_on_cluster=True)

@@ -1,0 +1,69 @@
+"""A driver that predicts is killed with all that it started: its retry finishes the work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from made_datasets import write_dataset
+from tests.faults.conftest import ROOT, environment, submission
+from tiny_models import store_linear
+
+from trainyard.specs import Predict
+
+ROWS = 90
+
+
+def start(spec: Predict) -> subprocess.Popen[bytes]:
+    command = submission(ROOT / "jobs/predict.py", *spec.argv(), master="local[2]")
+    return subprocess.Popen(command, env=environment(), start_new_session=True)
+
+
+def wait_until(reached: Any, seconds: float = 100) -> None:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.mark.timeout(240)
+def test_a_killed_driver_leaves_what_it_committed(tmp_path: Path) -> None:
+    features = np.random.default_rng(0).normal(size=(ROWS, 2)).astype(np.float32)
+    features[ROWS - 1, 0] = 101.0  # where the network waits
+    data = {"test": (features, np.arange(ROWS) % 3)}
+    dataset = write_dataset(tmp_path / "data", data, classes=3, row_group_rows=10)
+    weight = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
+    run_dir = tmp_path / "run"
+    params = {"width": 2, "classes": 3, "run_dir": str(run_dir), "parts": 99}
+    network = {"network": "tiny_models:Fragile", "network_params": params}
+    model = store_linear(tmp_path / "model", dataset, weight, **network)
+    spec = Predict(run_dir=str(run_dir), source=dataset.directory, model=model)
+
+    driver = start(spec)
+    try:
+        wait_until(lambda: len(list(run_dir.glob("commits/*/0*.json"))) >= 4)
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+    kept = {path.name for path in run_dir.glob("predictions/c0001-*.parquet")}
+    committed = len(list(run_dir.glob("commits/*/0*.json")))
+    assert 4 <= committed < 8
+    (run_dir / "died").touch()  # the network waits no more
+
+    again = start(spec)
+    assert again.wait(timeout=100) == 0
+    table = pq.read_table(run_dir / "predictions")
+    rows = sorted(table.to_pylist(), key=lambda row: int(row["key"]))
+    assert [int(row["key"]) for row in rows] == list(range(ROWS))
+    assert [row["prediction"] for row in rows] == (features @ weight.numpy().T).argmax(1).tolist()
+    after = {path.name for path in run_dir.glob("predictions/*.parquet")}
+    assert len(after & kept) == committed
+    assert len(after) == 8
