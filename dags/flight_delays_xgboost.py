@@ -8,6 +8,7 @@ scores a month that nothing has seen.
 
 | task | what it does | its result |
 |---|---|---|
+| `doctor` | looks at all that the others need; an error ends the run here | XCom |
 | `prepare` | runs the query, checks its rows, splits them by date, writes Parquet | `data/` |
 | `train` | trains until validation gets no better; registers the model with MLflow | `model/` |
 | `evaluate` | scores the model and the champion; by carrier and origin too | `report/` |
@@ -40,6 +41,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, Asset, chain
 
 from trainyard.specs import Prepare, TrainXGBoost
+from trainyard_airflow.operators.doctor import DoctorOperator
 from trainyard_airflow.operators.spark_job import SparkJobOperator
 from trainyard_airflow.params import (
     by_choice,
@@ -106,6 +108,7 @@ with DAG(
         gate_params("roc_auc", minimum=0.65),
     ),
 ):
+    doctor = DoctorOperator(task_id="doctor")
     prepare = SparkJobOperator(
         task_id="prepare",
         job=Prepare(
@@ -157,4 +160,4 @@ with DAG(
         scored="holdout",
         predictions=Asset("flight_delays_predictions"),
     )
-    chain(prepare, train, *served)
+    chain(doctor, prepare, train, *served)

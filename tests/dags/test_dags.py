@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TASKS = {
     "mnist_horovod": ["doctor", "prepare", "train", "evaluate", "promote", "predict"],
-    "flight_delays_xgboost": ["prepare", "train", "evaluate", "promote", "predict"],
+    "flight_delays_xgboost": ["doctor", "prepare", "train", "evaluate", "promote", "predict"],
     "rollback_model": ["rollback"],
     "collect_garbage": ["collect"],
     "end_lost_drivers": ["end"],
