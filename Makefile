@@ -90,7 +90,7 @@ lock: setup-tools ## Renew the locks from the .in files; UPGRADE=1 takes newer v
 	@$(PYTHON) scripts/lock.py $(if $(UPGRADE),--upgrade)
 
 golden: setup-airflow ## Renew tests/golden from what the DAGs submit now
-	$(AIRFLOW_ENV) RENEW_GOLDEN=1 $(AIRFLOW)/python -m pytest tests/dags $(ARGS)
+	$(AIRFLOW_ENV) RENEW_GOLDEN=1 $(AIRFLOW)/python -m pytest tests/dags/test_golden.py $(ARGS)
 
 bench-peer: setup ## Make the environment of the TorchEstimator that bench/launch.py measures too
 	$(PYTHON) bench/support/estimator_env.py
