@@ -81,7 +81,8 @@ class ClusterSubmission:
             The driver to wait for; None where the result is there already.
 
         Raises:
-            JobError: it cannot work as it is set, or the master refuses it.
+            JobError: it cannot work as it is set, or the master refuses it; a `TransientError`
+                where only the workers that are there now are too few.
             NoRoomError: it does not fit now.
             AirflowException: no master answers, or an earlier driver does not end.
         """

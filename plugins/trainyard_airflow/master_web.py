@@ -96,6 +96,11 @@ class MasterState:
         """Cores that nothing has now."""
         return sum(worker.cores_free for worker in self.workers)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it leads and has workers; one that has just started has none yet."""
+        return self.status == ALIVE and bool(self.workers)
+
 
 def web_addresses(master: str, *, port: int = WEB_PORT, scheme: str = "http") -> list[str]:
     """The web UI of each master in `spark://a:7077,b:7077`, all at one port.

@@ -31,8 +31,10 @@ def check_room(
 ) -> None:
     """Check that a submission fits the cluster, and now.
 
+    A master that does not lead yet, or has no workers yet, is waited for: it may have just started.
+
     Raises:
-        JobError: it would never fit.
+        TransientError: it would not fit the workers that are there if nothing else ran on them.
         NoRoomError: it does not fit now, nor after `grace` seconds (a few by default).
     """
     deadline = time.monotonic() + (_GRACE_SECONDS if grace is None else grace)
@@ -42,7 +44,8 @@ def check_room(
         except JobError as error:
             log.warning("Whether the job fits the cluster was not checked. %s", error)
             return
-        capacity.check_fits(demand, state)
+        if state.is_ready:
+            capacity.check_fits(demand, state)
         reason = capacity.why_wait(demand, state)
         if reason is None:
             return

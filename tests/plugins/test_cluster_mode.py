@@ -23,7 +23,7 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 from tests.plugins.conftest import Worker
-from tests.plugins.fake_master import recorded
+from tests.plugins.fake_master import idle, recorded
 from tests.plugins.fake_rest import FakeMaster, fake_master
 
 from trainyard import tickets
@@ -412,9 +412,43 @@ class TestRoom:
 
     def test_a_job_that_never_fits_is_refused(self, cluster: Cluster, told: MakeContext) -> None:
         cluster.master.web = recorded("running")
-        with pytest.raises(AirflowFailException, match="prepare needs 9 cores"):
+        with pytest.raises(AirflowException, match="prepare needs 9 cores") as raised:
             prepare(conf={"spark.driver.cores": "9"}).execute(told())
+        assert not isinstance(raised.value, AirflowFailException), "more workers may come"
         assert cluster.master.drivers == {}
+
+    @pytest.mark.parametrize(
+        "starting", [idle((9, 9999), status="RECOVERING"), idle(status="STANDBY"), idle()]
+    )
+    def test_a_master_that_has_just_started_is_waited_for(
+        self,
+        cluster: Cluster,
+        told: MakeContext,
+        monkeypatch: pytest.MonkeyPatch,
+        starting: dict[str, Any],
+    ) -> None:
+        monkeypatch.setattr(room, "_GRACE_SECONDS", 0.0)
+        cluster.master.web = starting
+        deferral = deferred(prepare(), told())
+        assert deferral.method_name == "execute_with_room"
+        assert cluster.master.drivers == {}
+
+    def test_an_error_while_it_waits_is_told_by_the_task(
+        self, cluster: Cluster, told: MakeContext, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(room, "_GRACE_SECONDS", 0.0)
+        cluster.master.web = idle()
+        context = told()
+        deferral = deferred(prepare(conf={"spark.driver.cores": "9"}), context)
+        cluster.master.web = idle((3, 3072))
+
+        async def fires() -> None:
+            assert [event.payload async for event in deferral.trigger.run()] == [{}]
+
+        asyncio.run(asyncio.wait_for(fires(), 20))
+        operator = prepare(conf={"spark.driver.cores": "9"})
+        with pytest.raises(AirflowException, match="prepare needs 9 cores"):
+            operator.execute_with_room(context, {}, **(deferral.kwargs or {}))
 
     def test_a_job_that_does_not_fit_now_waits_in_the_triggerer(
         self, cluster: Cluster, told: MakeContext, monkeypatch: pytest.MonkeyPatch

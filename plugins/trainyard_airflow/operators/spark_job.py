@@ -88,7 +88,8 @@ class SparkJobOperator(SparkSubmitOperator):
 
         Raises:
             AirflowFailException: it cannot work with these settings or data, retried or not.
-            AirflowException: it failed; a retry continues where it stopped.
+            AirflowException: it failed, or the workers that are there are too few; a retry
+                continues where it stopped.
         """
         return self._execute(context, waiting_since=time.time())
 
