@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from tests.plugins.conftest import ROOT, Worker
 from tests.plugins.fake_master import idle, web_ui
 
@@ -141,7 +141,18 @@ def test_cluster_mode_needs_neither_java_nor_spark_here(
 
 def test_a_master_that_is_not_there_is_told(machine: Worker) -> None:
     cluster(machine, "http://127.0.0.1:9", "cluster")
-    assert "no web UI of a standalone Spark master answers" in errors_of(TRAIN)
+    findings = examine([TRAIN])
+    assert said(findings) == [], "a job is submitted without it too"
+    assert "no web UI of a standalone Spark master answers" in "\n".join(said(findings, "warning"))
+
+
+def test_a_master_that_has_just_started_is_a_warning(machine: Worker) -> None:
+    for starting in (idle(), idle((9, 9999), status="RECOVERING")):
+        with web_ui(starting) as address:
+            cluster(machine, address, "cluster")
+            findings = examine([TRAIN])
+        assert said(findings) == []
+        assert any("train: it will wait: " in line for line in said(findings, "warning"))
 
 
 @pytest.mark.parametrize(
@@ -249,6 +260,19 @@ def test_the_first_task_fails_the_run_on_an_error_and_not_on_a_warning(
     with pytest.raises(AirflowFailException, match=r"cause: train: train_horovod runs 1000 tasks"):
         doctor(context, ranks=1000)
     assert "it can be written" in capsys.readouterr().out, "all that was found is in the log"
+
+
+def test_an_error_that_may_be_over_soon_leaves_a_retry(
+    context: MakeContext, machine: Worker
+) -> None:
+    with web_ui({}, 503) as address:
+        for uri, message in (("http://127.0.0.1:9", "nothing answers"), (address, "HTTP 503")):
+            machine.set(MLFLOW_TRACKING_URI=uri)
+            with pytest.raises(AirflowException, match=f"cause: registry: .*{message}") as raised:
+                doctor(context)
+            assert not isinstance(raised.value, AirflowFailException)
+    with pytest.raises(AirflowFailException, match=r"cause: train: .* 1000 .*1 more errors"):
+        doctor(context, ranks=1000)
 
 
 def test_it_can_be_switched_off(context: MakeContext, machine: Worker) -> None:

@@ -42,7 +42,7 @@ def look_at_cluster(patient: Patient, master: SparkMaster) -> Iterator[Finding]:
     """Slots, cores and memory that a task asks for against those of its master.
 
     Raises:
-        JobError: they are not there, or no standalone master answers.
+        JobError: they are not there; a `TransientError` where more workers may come.
     """
     job = patient.job
     if job is None:
@@ -53,16 +53,14 @@ def look_at_cluster(patient: Patient, master: SparkMaster) -> Iterator[Finding]:
     conf = configuration(patient, master)
     on_cluster = master.deploy_mode == "cluster"
     asked = demand(conf, job.job, job.slots, driver_on_cluster=on_cluster)
-    state = read_master(master.web)
-    if state.status != "ALIVE":
-        yield warning(
-            patient.task_id,
-            f"the Spark master {state.url} is {state.status}.",
-            "Wait until it leads; jobs wait too.",
-        )
+    try:
+        state = read_master(master.web)
+    except JobError as problem:  # jobs are submitted without it too
+        yield warning(patient.task_id, problem.cause, problem.fix)
         return
-    check_fits(asked, state)
-    yield ok(patient.task_id, f"{asked}; {state.url} has {state.cores} cores")
+    if state.is_ready:
+        check_fits(asked, state)
+        yield ok(patient.task_id, f"{asked}; {state.url} has {state.cores} cores")
     if reason := why_wait(asked, state):
         yield warning(patient.task_id, f"it will wait: {reason}.", "Wait, or add workers.")
 
