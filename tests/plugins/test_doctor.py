@@ -176,6 +176,14 @@ def test_settings_of_spark_that_exclude_the_job_are_told(
     assert message in errors_of(replace(TRAIN, env_vars={"SPARK_CONF_DIR": str(defaults)}))
 
 
+def test_a_properties_file_of_the_workers_is_not_looked_for_here(machine: Worker) -> None:
+    patient = replace(TRAIN, properties_file="/on/the/workers.conf")
+    assert "properties_file is '/on/the/workers.conf', which cannot be read" in errors_of(patient)
+    with web_ui(idle((4, 4096))) as address:
+        cluster(machine, address, "cluster")
+        assert errors_of(patient) == ""
+
+
 def test_a_gpu_that_pytorch_cannot_use_is_told() -> None:
     amounts = ("spark.task.resource.gpu.amount", "spark.executor.resource.gpu.amount")
     found = errors_of(replace(TRAIN, conf=dict.fromkeys(amounts, "1")))
@@ -231,7 +239,8 @@ def pipeline(**train: Any) -> DAG:
             model_name="m",
             **train,
         )
-        SparkJobOperator(task_id="train", job=job, executor_memory="2g", conf={"a": "b"})
+        conf = {"a": "b", "spark.executor.memory": "9g"}
+        SparkJobOperator(task_id="train", job=job, executor_memory="2g", conf=conf)
     return dag
 
 
@@ -240,7 +249,7 @@ def test_settings_are_checked_together_before_results_are_there() -> None:
     assert refused == []
     assert isinstance(found.job, TrainHorovod)
     assert (found.job.ranks, found.job.dataset) == (2, "later-dataset")
-    assert found.conf == {"spark.executor.memory": "2g", "a": "b"}
+    assert found.conf == {"spark.executor.memory": "2g", "a": "b"}, "as in --executor-memory"
     _, refused = patients_of(pipeline(), {"params": {"ranks": 2, "optimizer": "Adam"}})
     assert "train: setting 'optimizer_params' is {'momentum': 0.9}: Adam has no" in str(refused[0])
 
