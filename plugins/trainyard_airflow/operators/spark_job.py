@@ -28,8 +28,13 @@ from trainyard_airflow.submission import Running, Submission, SubmitArguments
 from trainyard_airflow.triggers.spark_driver import SparkDriverTrigger
 from trainyard_airflow.triggers.spark_room import SparkRoomTrigger
 
-_QUIET = {"spark.log.level": "WARN"}
-"""Spark tells the log of a task about every block and port otherwise; conf of the operator wins."""
+_DEFAULTS = {
+    # Spark tells the log of a task about every block and port otherwise.
+    "spark.log.level": "WARN",
+    # Of what Spark's pages and logs show it hides less by itself.
+    "spark.redaction.regex": masking.SECRET_NAMES,
+}
+"""Spark configuration of every job; conf of the operator goes before it."""
 
 
 Started = TypeVar("Started", bound=Running)
@@ -168,7 +173,7 @@ class SparkJobOperator(SparkSubmitOperator):
             job=job,
             conn_id=self._conn_id,
             master=master,
-            conf={**_QUIET, **(self.conf or {})},
+            conf={**_DEFAULTS, **(self.conf or {})},
             properties_file=self.properties_file,
             env_vars={name: str(value) for name, value in (self.env_vars or {}).items()},
             make_hook=self._make_hook,
