@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowException
 
-from trainyard.claims import claim_lives, last_claim
+from trainyard.claims import last_claim, live_claim
 from trainyard.job import EXIT_REFUSED
 from trainyard.specs import RunDirectory
 from trainyard_airflow import preflight, processes, settings
@@ -145,15 +145,13 @@ class ClientSubmission:
         count = processes.end_submission(run_dir)
         if count:
             self._log.warning("Ended %d processes that an earlier try had left behind.", count)
-        claim = last_claim(run_dir)
-        if claim is None:
-            return 0
-        if claim_lives(run_dir, claim):
+        if claim := live_claim(run_dir):
             raise AirflowException(
                 f"cause: {run_dir} is claimed by a live driver that this task did not start here:"
                 f" process {claim.pid} on {claim.host}. fix: End that process, or wait for it."
             )
-        return claim.number
+        last = last_claim(run_dir)
+        return last.number if last else 0
 
 
 def _unexplained(job: RunDirectory, code: int, last_line: str) -> str:

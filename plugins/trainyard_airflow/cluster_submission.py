@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowException
 
 from trainyard import tickets
-from trainyard.claims import ClaimRecord, last_claim
+from trainyard.claims import ClaimRecord, last_claim, live_claim
 from trainyard.errors import JobError
 from trainyard_airflow import drivers, masking, rest
 from trainyard_airflow.capacity import Demand
@@ -18,7 +18,6 @@ from trainyard_airflow.cluster_driver import KILL_SECONDS, adopted, end
 from trainyard_airflow.connection import RestServer
 from trainyard_airflow.driver_request import driver_request
 from trainyard_airflow.drivers import Driver
-from trainyard_airflow.ending import live_claim
 from trainyard_airflow.outcome import earlier_result
 from trainyard_airflow.rest import DriverState, MasterAwayError, RestClient
 from trainyard_airflow.room import check_room

@@ -56,6 +56,11 @@ class DriverState(StrEnum):
         """Whether the master has seen its end."""
         return self in (self.FINISHED, self.FAILED, self.KILLED, self.ERROR)
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether its worker has seen its end; ERROR is also what a lost worker's drivers get."""
+        return self in (self.FINISHED, self.FAILED, self.KILLED)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DriverStatus:
@@ -225,7 +230,7 @@ def run(work: Coroutine[Any, Any, T], *, seconds: float | None = None) -> T:
     """Run asynchronous work to its end, from any code: a signal handler in a loop's thread too.
 
     Raises:
-        TimeoutError: it takes longer than `seconds`.
+        TimeoutError: it takes longer than `seconds`; what it does in a thread may then still go on.
     """
     outcome: list[T] = []
     errors: list[BaseException] = []
@@ -238,7 +243,10 @@ def run(work: Coroutine[Any, Any, T], *, seconds: float | None = None) -> T:
 
     thread = threading.Thread(target=finish, name="spark-rest", daemon=True)
     thread.start()
-    thread.join()
+    # The loop itself ends only after its threads, which nothing can cancel.
+    thread.join(seconds)
+    if not outcome and not errors:
+        raise TimeoutError(f"there is no answer within {seconds} s")
     if errors:
         raise errors[0]
     return outcome[0]

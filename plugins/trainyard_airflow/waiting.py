@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainyard import rundir
-from trainyard.claims import last_claim
+from trainyard.claims import last_claim, live_claim
 from trainyard_airflow.drivers import Driver
-from trainyard_airflow.ending import end_driver, live_claim
+from trainyard_airflow.ending import end_driver
 from trainyard_airflow.progress import ProgressLines
 from trainyard_airflow.rest import DriverState, DriverStatus, RestClient
 

@@ -28,7 +28,7 @@ from tests.plugins.fake_rest import FakeMaster, fake_master
 
 from trainyard import tickets
 from trainyard.specs import Prepare
-from trainyard_airflow import drivers, rest, room, waiting
+from trainyard_airflow import drivers, masking, rest, room, waiting
 from trainyard_airflow.operators.spark_job import SparkJobOperator
 from trainyard_airflow.triggers import spark_room
 
@@ -175,6 +175,7 @@ def test_the_request_shows_no_secret_and_the_session_gets_them(
         assert secret not in shown
         assert secret not in capsys.readouterr().out
     assert "spark.cores.max=2" in request["appArgs"]
+    assert f"spark.redaction.regex={masking.SECRET_NAMES}" in request["appArgs"]
     assert "--deploy-mode" not in request["appArgs"]
     assert request["sparkProperties"]["spark.driver.memory"] == "2048m"
     environment = request["environmentVariables"]
@@ -319,6 +320,22 @@ def test_a_job_without_a_result_has_failed(
     (name,) = cluster.master.drivers
     with pytest.raises(AirflowException, match=message):
         resumed(context, deferral, ended(cluster, name))
+
+
+def test_the_end_of_a_driver_on_another_machine_is_not_waited_for_again(
+    cluster: Cluster, told: MakeContext, worker: Worker
+) -> None:
+    worker.behave("die")
+    context = told()
+    deferral = deferred(prepare(), context)
+    (name,) = cluster.master.drivers
+    event = ended(cluster, name)
+    claim = Path(worker.run_dir(), "claims", "0001.json")
+    claim.write_text(json.dumps({**json.loads(claim.read_text()), "host": "elsewhere"}))
+    began = time.monotonic()
+    with pytest.raises(AirflowException, match="ended as FAILED"):
+        resumed(context, deferral, event)
+    assert time.monotonic() - began < 5, "its lease is not waited for"
 
 
 def test_a_refusal_is_told_in_the_jobs_own_words_and_not_retried(

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from airflow._shared.module_loading import import_string
+from airflow.sdk.exceptions import AirflowException
 from tests.plugins.conftest import Worker
 from tests.plugins.fake_rest import FakeMaster, fake_master
 
-from trainyard import rundir, store, tickets
-from trainyard_airflow import drivers, ending, waiting
+from trainyard import claims, rundir, store, tickets
+from trainyard_airflow import cluster_driver, drivers, ending, waiting
 from trainyard_airflow.drivers import Driver
 from trainyard_airflow.triggers.spark_driver import SparkDriverTrigger
 
@@ -70,13 +72,13 @@ def later(seconds: float, action: Callable[[], object]) -> None:
     threading.Timer(seconds, action).start()
 
 
-def claim(run_dir: str, *, submission: str, lives: bool, number: int = 1) -> None:
-    """A claim of this process, or of one that is gone."""
-    from trainyard import claims
-
+def claim(
+    run_dir: str, *, submission: str, lives: bool, number: int = 1, host: str = os.uname().nodename
+) -> None:
+    """A claim of this process, or of one that is gone; or one whose host is another machine."""
     record = {
         "number": number,
-        "host": os.uname().nodename,
+        "host": host,
         "boot": claims._boot_id(),
         "pid": os.getpid() if lives else 2**22 + 1,
         "started": claims._process_start(os.getpid()) if lives else 5,
@@ -292,6 +294,41 @@ def test_a_driver_whose_id_was_lost_is_ended_by_its_claim(
     answer_states(monkeypatch, {"a_run": {"prepare": "failed"}})
     asyncio.run(a_trigger(run_dir, submission="").on_kill())
     thread.join()
+    assert master.killed == [SUBMISSION]
+
+
+def test_a_driver_of_another_machine_is_dead_when_the_master_says_so(
+    worker: Worker, master: FakeMaster
+) -> None:
+    claim(worker.run_dir(), submission=SUBMISSION, lives=False, host="elsewhere")
+    began = time.monotonic()
+    cluster_driver.end(a_driver(worker.run_dir()))
+    assert time.monotonic() - began < 5, "its lease is not waited for"
+    assert master.killed == [SUBMISSION]
+
+
+def test_a_driver_whose_worker_was_lost_may_still_work(
+    worker: Worker, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "LEASE_SECONDS", 1.0)
+    master.drivers[SUBMISSION] = "ERROR"
+    run_dir = worker.run_dir()
+    claim(run_dir, submission=SUBMISSION, lives=False, host="elsewhere")
+    later(0.2, lambda: store.write_bytes(f"{run_dir}/claims/0001.beat", b"1\n"))
+    with pytest.raises(AirflowException, match="on elsewhere still works"):
+        cluster_driver.end(a_driver(run_dir), patience=0.1)
+
+
+def test_a_kill_keeps_its_time_whatever_it_waits_for(
+    worker: Worker, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_driver, "KILL_SECONDS", 0.5)
+    monkeypatch.setattr(claims, "LEASE_SECONDS", 3.0)
+    claim(worker.run_dir(), submission="driver-of-before", lives=False, host="elsewhere")
+    began = time.monotonic()
+    with pytest.raises(AirflowException, match="cause: there is no answer within 1"):
+        cluster_driver.ClusterDriver(a_driver(worker.run_dir()), structlog.get_logger()).end()
+    assert time.monotonic() - began < 2.5
     assert master.killed == [SUBMISSION]
 
 
