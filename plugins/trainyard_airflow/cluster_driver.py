@@ -18,7 +18,7 @@ from trainyard_airflow.ending import PATIENCE_SECONDS, end_driver
 from trainyard_airflow.outcome import Ended, error_of, outcome
 from trainyard_airflow.progress import ProgressLines
 from trainyard_airflow.rest import DriverState, RestClient
-from trainyard_airflow.waiting import Waiting, own_events
+from trainyard_airflow.waiting import Waiting
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -96,7 +96,11 @@ class ClusterDriver:
     def _tell_story(self) -> None:
         """Log what the run has reported, in few lines; the triggerer logged it as it came."""
         try:
-            events = own_events(self.driver, rundir.read_events(self.driver.run_dir, {}))
+            events = rundir.sample_events(
+                self.driver.run_dir,
+                after_claim=self.driver.earlier_claim,
+                most=2 * _STORY_LINES,
+            )
         except (OSError, ValueError) as error:
             self._log.debug("The run's events cannot be read now: %s", error)
             return

@@ -20,7 +20,7 @@ from tests.plugins.conftest import Worker
 from tests.plugins.fake_rest import FakeMaster, fake_master
 
 from trainyard import claims, rundir, store, tickets
-from trainyard_airflow import cluster_driver, drivers, ending, waiting
+from trainyard_airflow import cluster_driver, drivers, ending, progress, waiting
 from trainyard_airflow.drivers import Driver
 from trainyard_airflow.triggers.spark_driver import SparkDriverTrigger
 
@@ -186,6 +186,54 @@ def test_progress_is_told_while_it_waits(
     log = capsys.readouterr().out
     assert "now" in log
     assert "of an earlier driver" not in log
+
+
+def test_what_was_told_before_is_not_even_read_again(
+    worker: Worker, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = count_reads(monkeypatch, worker, segments=300)
+    later(0.5, lambda: master.drivers.update({SUBMISSION: "FINISHED"}))
+    fired(a_trigger(worker.run_dir()))
+    with progress.ProgressFollower(worker.run_dir(), structlog.get_logger()):
+        pass
+    assert read == []
+
+
+def test_the_story_of_a_long_run_is_read_in_part_from_its_first_event_to_its_last(
+    worker: Worker,
+    master: FakeMaster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    read = count_reads(monkeypatch, worker, segments=300)
+    story = cluster_driver.ClusterDriver(a_driver(worker.run_dir()), structlog.get_logger())
+    story._tell_story()
+    assert 20 <= len(read) <= 40
+    log = capsys.readouterr().out
+    assert "epoch 1/300" in log
+    assert "100% epoch 300/300" in log
+    assert 10 <= log.count("epoch ") <= 25, "few lines, all along"
+    read.clear()
+    rundir.sample_events(worker.run_dir(), after_claim=1, most=40)
+    assert read == [], "none of an earlier driver"
+
+
+def count_reads(monkeypatch: pytest.MonkeyPatch, worker: Worker, *, segments: int) -> list[str]:
+    """The names of the segments that are read from now on, of so many that a run wrote."""
+    for n in range(1, segments + 1):
+        event = {"time": 1e9 + n, "kind": "progress", "stage": "train", "unit": "epoch"}
+        line = json.dumps(event | {"done": n, "total": segments, "figures": {}}).encode()
+        store.write_bytes(f"{worker.run_dir()}/events/0001-driver-{n:06d}.jsonl", line)
+    read: list[str] = []
+    real = store.read_bytes
+
+    def read_bytes(uri: str) -> bytes:
+        if uri.endswith(".jsonl"):
+            read.append(uri)
+        return real(uri)
+
+    monkeypatch.setattr(store, "read_bytes", read_bytes)
+    return read
 
 
 def test_polls_are_quick_while_it_is_young_and_rare_when_it_is_old() -> None:
