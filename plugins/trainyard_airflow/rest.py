@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import html
 import re
-import ssl
 import threading
 import time
 from collections.abc import Coroutine, Mapping
@@ -21,6 +20,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from trainyard.errors import JobError
+from trainyard_airflow.cluster_http import new_http
 from trainyard_airflow.connection import RestServer
 
 T = TypeVar("T")
@@ -89,7 +89,9 @@ class RestClient:
 
     def __init__(self, server: RestServer, *, http: httpx.AsyncClient | None = None) -> None:
         self._server = server
-        self._http = http or new_http(server)
+        self._http = http or new_http(
+            httpx.AsyncClient, is_secure=server.is_secure, seconds=REQUEST_SECONDS
+        )
         self._owns_http = http is None
         self._urls = list(server.urls)
 
@@ -210,20 +212,6 @@ class RestClient:
             "Set the connection's password to a JSON Web Token that is signed with the key of"
             " spark.org.apache.spark.ui.JWSFilter.param.secretKey, and has not expired.",
         )
-
-
-def new_http(server: RestServer) -> httpx.AsyncClient:
-    """A client that ignores the proxies of the environment, which do not know a cluster's hosts."""
-    # A context with the system's authorities costs 20 ms, which plain HTTP need not pay.
-    verify: ssl.SSLContext | bool = ssl.create_default_context() if server.is_secure else False
-    # Each request looks at every connection of the pool; few serve hundreds of triggers.
-    limits = httpx.Limits(max_connections=6, max_keepalive_connections=6)
-    return httpx.AsyncClient(
-        timeout=httpx.Timeout(REQUEST_SECONDS, pool=None),
-        trust_env=False,
-        verify=verify,
-        limits=limits,
-    )
 
 
 def run(work: Coroutine[Any, Any, T], *, seconds: float | None = None) -> T:
