@@ -5,7 +5,6 @@ provider's hook follows it."""
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import Any
 
@@ -20,7 +19,13 @@ from trainyard_airflow.outcome import Ended, earlier_result, outcome
 from trainyard_airflow.private_conf import private_conf
 from trainyard_airflow.progress import ProgressFollower
 from trainyard_airflow.remote_driver import driver_environment
-from trainyard_airflow.submission import Submission, SubmitArguments, hide_secrets, job_environment
+from trainyard_airflow.submission import (
+    Submission,
+    SubmitArguments,
+    hide_secrets,
+    job_environment,
+    with_modules,
+)
 
 _LEFTOVER_ROUNDS = 5
 """Looks at the events after which processes that outlive spark-submit are ended."""
@@ -126,8 +131,7 @@ class ClientSubmission:
         environment = job_environment(self._submission.env_vars)
         hide_secrets(environment)
         environment.setdefault("MLFLOW_TRACKING_URI", settings.tracking_uri())
-        modules = [jobs_folder, environment.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, modules))
+        environment = with_modules(environment, jobs_folder)
         environment["PYTHONUNBUFFERED"] = "1"
         environment[processes.MARKER] = self._job.run_dir
         return environment

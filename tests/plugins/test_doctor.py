@@ -36,6 +36,14 @@ class Light(RunDirectory):
     imports = ("json", "wave")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Quiet(RunDirectory):
+    """A job that imports a package that does not say its version."""
+
+    job = "prepare"
+    imports = ("quiet",)
+
+
 LIGHT = Patient(task_id="light", job=Light(run_dir="/r"), conn_id="spark_default")
 TRAIN = Patient(
     task_id="train",
@@ -101,6 +109,21 @@ def test_the_real_import_error_is_told(machine: Worker) -> None:
     assert "cannot import wave: ImportError: libwave.so.6: cannot open. fix: Install" in errors_of(
         patient
     )
+
+
+def test_the_jobs_own_library_says_what_can_be_imported(machine: Worker) -> None:
+    """As in a session's report: a package without `__version__` has that of its distribution."""
+    mine = machine.home / "modules"
+    (mine / "quiet-1.5.dist-info").mkdir(parents=True)
+    (mine / "quiet-1.5.dist-info" / "METADATA").write_text("Name: quiet\nVersion: 1.5\n")
+    (mine / "quiet.py").write_text("print('not the answer')")
+    patient = replace(
+        LIGHT,
+        job=Quiet(run_dir="/r"),
+        env_vars={"PYTHONPATH": str(mine), "PYSPARK_PYTHON": sys.executable},
+    )
+    machine.set(PYTHONPATH="")
+    assert ", quiet 1.5" in "\n".join(said(examine([patient]), "ok"))
 
 
 def test_another_python_of_the_workers_is_told(machine: Worker) -> None:
