@@ -1,4 +1,7 @@
-"""Who works in a run directory: one driver at a time, and never one that nobody waits for."""
+"""Who works in a run directory: one driver at a time, by a lease that its heartbeat renews.
+
+No driver works that nobody waits for; see `tickets`.
+"""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def demand(conf: Mapping[str, str], job: str, slots: int, *, driver_on_cluster: 
     return asked
 
 
-def check_slots(job: RunDirectory, master: SparkMaster) -> None:
+def check_known_slots(job: RunDirectory, master: SparkMaster) -> None:
     """Check that a master whose slots are known without asking it has enough of them.
 
     Raises:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from trainyard.errors import JobError
-from trainyard_airflow.capacity import check_fits, check_slots, demand, why_wait
+from trainyard_airflow.capacity import check_fits, check_known_slots, demand, why_wait
 from trainyard_airflow.connection import SparkMaster
 from trainyard_airflow.doctor.findings import Finding, error, ok, warning
 from trainyard_airflow.doctor.patient import Patient
@@ -48,7 +48,7 @@ def look_at_cluster(patient: Patient, master: SparkMaster) -> Iterator[Finding]:
     job = patient.job
     if job is None:
         return
-    check_slots(job, master)
+    check_known_slots(job, master)
     if not master.web:
         return
     conf = configuration(patient, master)

@@ -16,7 +16,7 @@ from trainyard.errors import JobError
 from trainyard.layout import run_directory
 from trainyard.specs import RunDirectory
 from trainyard_airflow import masking, settings
-from trainyard_airflow.capacity import check_slots
+from trainyard_airflow.capacity import check_known_slots
 from trainyard_airflow.client_submission import ClientSubmission
 from trainyard_airflow.cluster_driver import ClusterDriver
 from trainyard_airflow.cluster_submission import ClusterSubmission
@@ -110,7 +110,7 @@ class SparkJobOperator(SparkSubmitOperator):
             master = resolve(
                 self._conn_id, deploy_mode=self._deploy_mode, binary=self._spark_binary
             )
-            check_slots(job, master)
+            check_known_slots(job, master)
             submission = self._submission(job, master)
             if master.rest is None:
                 here = self._run(ClientSubmission(submission))
