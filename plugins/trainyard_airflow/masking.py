@@ -12,7 +12,7 @@ from typing import Any
 
 HIDDEN = "******"
 
-SECRET_NAMES = (
+SECRET_NAMES = (  # noqa: S105 - what names of secrets look like
     r"(?i)secret(?!-scope)|passw|pwd|token(?!iz)|credential|signature|connection.?string"
     r"|(?:api|access|account|private|encryption)[-_.]?key"
 )

@@ -114,7 +114,11 @@ class Waiting:
             try:
                 if seen is None:  # what an earlier triggerer has told already is not told again
                     seen = await asyncio.to_thread(rundir.last_segments, run_dir)
-                for line in lines.lines(await asyncio.to_thread(rundir.read_events, run_dir, seen)):
+                events = await asyncio.to_thread(rundir.read_events, run_dir, seen)
+                own = [
+                    e for e in events if rundir.claim_of(e["writer"]) > self.driver.earlier_claim
+                ]
+                for line in lines.lines(own):
                     log.info("%s", line)
             except (OSError, ValueError) as error:
                 log.debug("The run's events cannot be read now: %s", error)

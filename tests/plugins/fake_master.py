@@ -32,7 +32,7 @@ def idle(*workers: tuple[int, int], status: str = "ALIVE") -> dict[str, Any]:
 
 @contextmanager
 def web_ui(answer: Any, code: int = 200) -> Iterator[str]:
-    """Serve an answer at /json/, and at MLflow's /health, while the block runs, and yield the address.
+    """Serve an answer at /json/ and at MLflow's /health while the block runs; yield the address.
 
     Args:
         answer: a document, or a text as it is.
