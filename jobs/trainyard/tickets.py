@@ -2,8 +2,8 @@
 
 Before each submission Airflow issues a ticket (the token), numbered from 1, and the driver carries
 its number. A driver whose ticket is not the last one is of a submission that was given up: it was
-lost on its way, or its task was cleared. Airflow issues a ticket before it reads the claims, and a driver reads
-the tickets after it has claimed, so that one of the two always sees the other.
+lost on its way, or its task was cleared. Airflow issues a ticket before it reads the claims, and a
+driver reads the tickets after it has claimed, so that one of the two always sees the other.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def test_the_request_shows_no_secret_and_the_session_gets_them(
         assert secret not in shown
         assert secret not in capsys.readouterr().out
     assert "spark.cores.max=2" in request["appArgs"]
-    assert f"spark.redaction.regex={masking.SECRET_NAMES}" in request["appArgs"]
+    assert f"spark.redaction.regex={masking.REDACTION}" in request["appArgs"]
     assert "--deploy-mode" not in request["appArgs"]
     assert request["sparkProperties"]["spark.driver.memory"] == "2048m"
     environment = request["environmentVariables"]

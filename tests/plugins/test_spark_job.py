@@ -190,7 +190,7 @@ def test_secrets_are_neither_in_the_argv_nor_in_the_log(
     argv = (worker.home / "submit.argv").read_text()
     mode, properties = (worker.home / "properties").read_text().split("\n", 1)
     assert "spark.ui.enabled=false" in argv
-    assert f"spark.redaction.regex={masking.SECRET_NAMES}" in argv
+    assert f"spark.redaction.regex={masking.REDACTION}" in argv
     assert mode == "600"
     for name, value in secrets.items():
         assert f"{name} {value}" in properties

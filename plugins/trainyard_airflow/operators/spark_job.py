@@ -32,7 +32,7 @@ _DEFAULTS = {
     # Spark tells the log of a task about every block and port otherwise.
     "spark.log.level": "WARN",
     # Of what Spark's pages and logs show it hides less by itself.
-    "spark.redaction.regex": masking.SECRET_NAMES,
+    "spark.redaction.regex": masking.REDACTION,
 }
 """Spark configuration of every job; conf of the operator goes before it."""
 
