@@ -1,4 +1,7 @@
-"""Who works in a run directory: one driver at a time, and never one that nobody waits for."""
+"""Who works in a run directory: one driver at a time, by a lease that its heartbeat renews.
+
+No driver works that nobody waits for; see `tickets`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import dataclasses
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -135,6 +138,19 @@ def last_claim(run_dir: str) -> ClaimRecord | None:
     """The latest claim on a run directory."""
     numbers = [n for n in store.list_names(join(run_dir, CLAIMS)) if n.endswith(".json")]
     return _read_claim(run_dir, int(numbers[-1].split(".")[0])) if numbers else None
+
+
+def live_claim(run_dir: str, *, ended: Collection[str] = ()) -> ClaimRecord | None:
+    """The claim of the driver that works in a run directory now; see `claim_lives`.
+
+    Args:
+        run_dir: the directory.
+        ended: submissions that their cluster knows to be over: the lease of one is not waited for.
+    """
+    claim = last_claim(run_dir)
+    if claim is None or (claim.submission in ended and not claim.is_here()):
+        return None
+    return claim if claim_lives(run_dir, claim) else None
 
 
 def claim_lives(run_dir: str, claim: ClaimRecord) -> bool:

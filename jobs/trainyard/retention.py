@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard import lineage, rundir, store
-from trainyard.claims import claim_lives, last_claim
+from trainyard.claims import last_claim, live_claim
 from trainyard.errors import JobError
 from trainyard.layout import CHECKPOINTS, CLAIMS, RESULT, join
 
@@ -185,8 +185,7 @@ def _needed(root: str, run: StoredRun, used: list[lineage.Version], now: float) 
     if now - run.active < _ACTIVE_SECONDS:
         return "it was active in the last day"
     for task in run.tasks:
-        claim = last_claim(join(root, task))
-        if claim is not None and claim_lives(join(root, task), claim):
+        if claim := live_claim(join(root, task)):
             return f"a driver works in it: process {claim.pid} on {claim.host}"
     return None
 

@@ -86,7 +86,7 @@ class EventWriter:
         if not self._pending:
             return
         self._flushed = time.monotonic()
-        name = f"{self._prefix}-{self._segment + 1:06d}.jsonl"
+        name = _segment(self._prefix, self._segment + 1)
         with suppress(OSError):
             store.write_bytes(join(self._directory, name), b"".join(self._pending))
             self._segment += 1
@@ -101,15 +101,69 @@ def read_events(run_dir: str, seen: dict[str, int]) -> list[dict[str, Any]]:
         seen: the last segment read of each writer; updated in place, plain JSON, `{}` at first.
     """
     events: list[dict[str, Any]] = []
+    for writer, numbers in _segments(run_dir).items():
+        for number in numbers:
+            if number > seen.get(writer, 0):
+                events += _read_segment(run_dir, writer, number)
+                seen[writer] = number
+    return _by_time(events)
+
+
+def last_segments(run_dir: str) -> dict[str, int]:
+    """What `seen` of `read_events` is where all that is there was read; nothing is read for it."""
+    return {writer: numbers[-1] for writer, numbers in _segments(run_dir).items()}
+
+
+def sample_events(run_dir: str, *, after_claim: int, most: int) -> list[dict[str, Any]]:
+    """Events from the first to the last, by time, of about `most` segments however many there are.
+
+    Args:
+        run_dir: the run directory.
+        after_claim: number of a claim; only later ones' events are read.
+        most: segments to read; two of each writer are read in any case.
+    """
+    segments = {w: n for w, n in _segments(run_dir).items() if claim_of(w) > after_claim}
+    share = max(2, most // max(1, len(segments)))
+    events: list[dict[str, Any]] = []
+    for writer, numbers in segments.items():
+        for number in _spread(numbers, share):
+            events += _read_segment(run_dir, writer, number)
+    return _by_time(events)
+
+
+def claim_of(writer: str) -> int:
+    """Number of the claim under which an event's writer works."""
+    return int(writer.partition("-")[0])
+
+
+def _segments(run_dir: str) -> dict[str, list[int]]:
+    """The numbers of each writer's segments, in their order."""
+    segments: dict[str, list[int]] = {}
     for name in store.list_names(join(run_dir, EVENTS)):
-        if not name.endswith(".jsonl"):
-            continue
-        writer, _, number = name.removesuffix(".jsonl").rpartition("-")
-        if int(number) <= seen.get(writer, 0):
-            continue
-        lines = store.read_bytes(join(run_dir, EVENTS, name)).splitlines()
-        events += [{"writer": writer, **json.loads(line)} for line in lines]
-        seen[writer] = int(number)
+        if name.endswith(".jsonl"):
+            writer, _, number = name.removesuffix(".jsonl").rpartition("-")
+            segments.setdefault(writer, []).append(int(number))
+    return segments
+
+
+def _read_segment(run_dir: str, writer: str, number: int) -> list[dict[str, Any]]:
+    lines = store.read_bytes(join(run_dir, EVENTS, _segment(writer, number))).splitlines()
+    return [{"writer": writer, **json.loads(line)} for line in lines]
+
+
+def _segment(writer: str, number: int) -> str:
+    return f"{writer}-{number:06d}.jsonl"
+
+
+def _spread(numbers: list[int], count: int) -> list[int]:
+    """The first and the last of `numbers`, and some between at even distances."""
+    if len(numbers) <= count:
+        return numbers
+    step = (len(numbers) - 1) / (count - 1)
+    return [numbers[round(place * step)] for place in range(count)]
+
+
+def _by_time(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(events, key=lambda event: float(event["time"]))
 
 

@@ -1,9 +1,9 @@
-"""Fences a run directory: only the driver that Airflow submitted last may begin work in it.
+"""Fencing tokens for run directories: only the driver that Airflow submitted last may begin work.
 
-Before each submission Airflow issues a ticket, numbered from 1, and the driver carries its number.
-A driver whose ticket is not the last one is of a submission that was given up: it was lost on its
-way, or its task was cleared. Airflow issues a ticket before it reads the claims, and a driver reads
-the tickets after it has claimed, so that one of the two always sees the other.
+Before each submission Airflow issues a ticket (the token), numbered from 1, and the driver carries
+its number. A driver whose ticket is not the last one is of a submission that was given up: it was
+lost on its way, or its task was cleared. Airflow issues a ticket before it reads the claims, and a
+driver reads the tickets after it has claimed, so that one of the two always sees the other.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trainyard.errors import JobError
+from trainyard.errors import JobError, TransientError
 from trainyard.specs import RunDirectory
 from trainyard_airflow.connection import SparkMaster
 from trainyard_airflow.master_web import ALIVE, MasterState, Worker
@@ -101,7 +101,7 @@ def demand(conf: Mapping[str, str], job: str, slots: int, *, driver_on_cluster: 
     return asked
 
 
-def check_slots(job: RunDirectory, master: SparkMaster) -> None:
+def check_known_slots(job: RunDirectory, master: SparkMaster) -> None:
     """Check that a master whose slots are known without asking it has enough of them.
 
     Raises:
@@ -120,12 +120,13 @@ def check_fits(asked: Demand, state: MasterState) -> None:
     """Check that the cluster, with nothing else on it, has room for the driver and the executors.
 
     Raises:
-        JobError: it never fits the workers that are alive; what is missing, and what to set.
+        TransientError: it never fits the workers that are alive now; what is missing, and what to
+            set. More may come.
     """
     idle = [replace(w, cores_free=w.cores, memory_free=w.memory) for w in state.workers]
     reason = _lacks(asked, idle)
     if reason is not None:
-        raise JobError(
+        raise TransientError(
             f"{asked}, and the Spark master {state.url} offers {_offered(idle)}; {reason}.",
             _fix(asked, idle),
         )

@@ -5,13 +5,12 @@ provider's hook follows it."""
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowException
 
-from trainyard.claims import claim_lives, last_claim
+from trainyard.claims import last_claim, live_claim
 from trainyard.job import EXIT_REFUSED
 from trainyard.specs import RunDirectory
 from trainyard_airflow import preflight, processes, settings
@@ -20,7 +19,13 @@ from trainyard_airflow.outcome import Ended, earlier_result, outcome
 from trainyard_airflow.private_conf import private_conf
 from trainyard_airflow.progress import ProgressFollower
 from trainyard_airflow.remote_driver import driver_environment
-from trainyard_airflow.submission import Submission, SubmitArguments, hide_secrets, job_environment
+from trainyard_airflow.submission import (
+    Submission,
+    SubmitArguments,
+    hide_secrets,
+    job_environment,
+    with_modules,
+)
 
 _LEFTOVER_ROUNDS = 5
 """Looks at the events after which processes that outlive spark-submit are ended."""
@@ -126,8 +131,7 @@ class ClientSubmission:
         environment = job_environment(self._submission.env_vars)
         hide_secrets(environment)
         environment.setdefault("MLFLOW_TRACKING_URI", settings.tracking_uri())
-        modules = [jobs_folder, environment.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, modules))
+        environment = with_modules(environment, jobs_folder)
         environment["PYTHONUNBUFFERED"] = "1"
         environment[processes.MARKER] = self._job.run_dir
         return environment
@@ -145,15 +149,13 @@ class ClientSubmission:
         count = processes.end_submission(run_dir)
         if count:
             self._log.warning("Ended %d processes that an earlier try had left behind.", count)
-        claim = last_claim(run_dir)
-        if claim is None:
-            return 0
-        if claim_lives(run_dir, claim):
+        if claim := live_claim(run_dir):
             raise AirflowException(
                 f"cause: {run_dir} is claimed by a live driver that this task did not start here:"
                 f" process {claim.pid} on {claim.host}. fix: End that process, or wait for it."
             )
-        return claim.number
+        last = last_claim(run_dir)
+        return last.number if last else 0
 
 
 def _unexplained(job: RunDirectory, code: int, last_line: str) -> str:

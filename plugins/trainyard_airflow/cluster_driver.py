@@ -9,22 +9,25 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout
 
 from trainyard import rundir, tickets
-from trainyard.claims import ClaimRecord
+from trainyard.claims import ClaimRecord, live_claim
 from trainyard.specs import RunDirectory
 from trainyard_airflow import drivers, rest, settings
 from trainyard_airflow.connection import rest_server
 from trainyard_airflow.drivers import Driver
-from trainyard_airflow.ending import PATIENCE_SECONDS, end_driver, live_claim
+from trainyard_airflow.ending import PATIENCE_SECONDS, end_driver
 from trainyard_airflow.outcome import Ended, error_of, outcome
 from trainyard_airflow.progress import ProgressLines
 from trainyard_airflow.rest import DriverState, RestClient
-from trainyard_airflow.waiting import Waiting, own_events
+from trainyard_airflow.waiting import Waiting
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
 KILL_SECONDS = 4.0
 """For ending a driver when the task is killed: Airflow ends its process after 5 s."""
+
+_MARGIN_SECONDS = 0.5
+"""After which an end that should be over by now, and could say why it is not, is given up."""
 
 _STORY_LINES = 20
 
@@ -68,7 +71,7 @@ class ClusterDriver:
             "Driver %s: %s%s.", self.driver, state, f", on worker {worker}" * bool(worker)
         )
         if rundir.read_result(job.run_dir) is None and not event["timed_out"]:
-            claim = live_claim(job.run_dir)
+            claim = live_claim(job.run_dir, ended={self.driver.submission})
             if claim is not None and claim.submission not in ("", self.driver.submission):
                 self._log.warning("Driver %s works already; waiting for it.", claim.submission)
                 return adopted(self.driver, claim)
@@ -93,7 +96,11 @@ class ClusterDriver:
     def _tell_story(self) -> None:
         """Log what the run has reported, in few lines; the triggerer logged it as it came."""
         try:
-            events = own_events(self.driver, rundir.read_events(self.driver.run_dir, {}))
+            events = rundir.sample_events(
+                self.driver.run_dir,
+                after_claim=self.driver.earlier_claim,
+                most=2 * _STORY_LINES,
+            )
         except (OSError, ValueError) as error:
             self._log.debug("The run's events cannot be read now: %s", error)
             return
@@ -123,7 +130,7 @@ def adopted(driver: Driver, claim: ClaimRecord) -> Driver:
 
 
 def end(driver: Driver, *, patience: float = PATIENCE_SECONDS) -> None:
-    """End a driver for good.
+    """End a driver for good, within `patience` seconds.
 
     Raises:
         AirflowException: it still works, or no master answers.
@@ -134,7 +141,7 @@ def end(driver: Driver, *, patience: float = PATIENCE_SECONDS) -> None:
             await end_driver(client, driver, patience=patience)
 
     try:
-        rest.run(ending())
+        rest.run(ending(), seconds=patience + _MARGIN_SECONDS)
     except TimeoutError as error:
         raise AirflowException(f"cause: {error} fix: Look at the Spark master's page.") from None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowException
 
 from trainyard import tickets
-from trainyard.claims import ClaimRecord, last_claim
+from trainyard.claims import ClaimRecord, last_claim, live_claim
 from trainyard.errors import JobError
 from trainyard_airflow import drivers, masking, rest
 from trainyard_airflow.capacity import Demand
@@ -18,7 +18,6 @@ from trainyard_airflow.cluster_driver import KILL_SECONDS, adopted, end
 from trainyard_airflow.connection import RestServer
 from trainyard_airflow.driver_request import driver_request
 from trainyard_airflow.drivers import Driver
-from trainyard_airflow.ending import live_claim
 from trainyard_airflow.outcome import earlier_result
 from trainyard_airflow.rest import DriverState, MasterAwayError, RestClient
 from trainyard_airflow.room import check_room
@@ -81,7 +80,8 @@ class ClusterSubmission:
             The driver to wait for; None where the result is there already.
 
         Raises:
-            JobError: it cannot work as it is set, or the master refuses it.
+            JobError: it cannot work as it is set, or the master refuses it; a `TransientError`
+                where only the workers that are there now are too few.
             NoRoomError: it does not fit now.
             AirflowException: no master answers, or an earlier driver does not end.
         """

@@ -11,12 +11,6 @@ from trainyard_airflow.capacity import Demand
 from trainyard_airflow.room import demand_of
 from trainyard_airflow.submission import Submission, SubmitArguments, hide_secrets
 
-_REDACTION = (
-    r"(?i)secret|passw|token|credential|signature|connection.?string"
-    r"|(?:api|access|account|private|encryption)[-_.]?key"
-)
-"""Names of settings whose values Spark hides on its pages and in its logs; its own are fewer."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class DriverRequest:
@@ -72,7 +66,7 @@ def driver_request(submission: Submission) -> DriverRequest:
     program = settings.cluster_program(job.job)
     hook = submission.make_hook(
         SubmitArguments(
-            conf={"spark.redaction.regex": _REDACTION, **public},
+            conf=public,
             properties_file=submission.properties_file,
             binary=None,
             application_args=[],

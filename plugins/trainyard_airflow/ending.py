@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from trainyard import tickets
-from trainyard.claims import ClaimRecord, claim_lives, last_claim
+from trainyard.claims import live_claim
 from trainyard_airflow import drivers
 from trainyard_airflow.drivers import Driver
 from trainyard_airflow.rest import RestClient
@@ -58,18 +58,19 @@ async def end_driver(
     deadline = time.monotonic() + patience
     # One that was lost on its way finds the ticket when it starts, and does nothing.
     await asyncio.to_thread(tickets.issue, driver.run_dir)
+    ended: set[str] = set()
+
+    async def end(submission: str) -> None:
+        status = await client.end(submission, patience=deadline - time.monotonic())
+        if status.state.is_dead:
+            ended.add(submission)
+
     if driver.submission:
-        await client.end(driver.submission, patience=patience)
-    while claim := await asyncio.to_thread(live_claim, driver.run_dir):
+        await end(driver.submission)
+    while claim := await asyncio.to_thread(live_claim, driver.run_dir, ended=ended):
         if time.monotonic() > deadline:
             raise TimeoutError(f"process {claim.pid} on {claim.host} still works: {driver.run_dir}")
         if claim.submission and claim.submission != driver.submission:
-            await client.end(claim.submission, patience=patience)
+            await end(claim.submission)
         await asyncio.sleep(0.2)
     await asyncio.to_thread(drivers.forget, driver)
-
-
-def live_claim(run_dir: str) -> ClaimRecord | None:
-    """The claim of the driver that works in a run directory now."""
-    claim = last_claim(run_dir)
-    return claim if claim is not None and claim_lives(run_dir, claim) else None

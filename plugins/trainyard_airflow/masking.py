@@ -12,11 +12,13 @@ from typing import Any
 
 HIDDEN = "******"
 
-_SECRET_NAME = re.compile(
-    r"secret(?!-scope)|passw|pwd|token(?!iz)|credential|signature"
-    r"|(?:api|access|account|private|encryption)[-_.]?key",
-    re.IGNORECASE,
+REDACTION = (
+    r"(?i)secret(?!-scope)|passw|pwd|token(?!iz)|credential|signature|connection.?string"
+    r"|(?:api|access|account|private|encryption)[-_.]?key"
 )
+"""What the names of secrets contain: for Python, and for Java as Spark's spark.redaction.regex."""
+
+_SECRET_NAME = re.compile(REDACTION)
 _WORKING_DIRECTORIES = ("PWD", "OLDPWD")
 """Variables of every shell that hold a path, whatever their names look like."""
 

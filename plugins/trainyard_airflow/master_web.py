@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 
 from trainyard.errors import JobError
+from trainyard_airflow.cluster_http import new_http
 
 WEB_PORT = 8080
 
@@ -95,6 +96,11 @@ class MasterState:
     def cores_free(self) -> int:
         """Cores that nothing has now."""
         return sum(worker.cores_free for worker in self.workers)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it leads and has workers; one that has just started has none yet."""
+        return self.status == ALIVE and bool(self.workers)
 
 
 def web_addresses(master: str, *, port: int = WEB_PORT, scheme: str = "http") -> list[str]:
@@ -191,7 +197,9 @@ def _worker(worker: Mapping[str, Any]) -> Worker:
 
 def _read(address: str, timeout: float) -> MasterState:
     # Without the slash it answers with a redirection, which a proxy may turn elsewhere.
-    answer = httpx.get(f"{address.rstrip('/')}/json/", timeout=timeout)
+    is_secure = address.startswith("https:")
+    with new_http(httpx.Client, is_secure=is_secure, seconds=timeout) as http:
+        answer = http.get(f"{address.rstrip('/')}/json/")
     answer.raise_for_status()
     return parse_state(answer.json(), address)
 

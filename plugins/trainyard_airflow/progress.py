@@ -76,7 +76,7 @@ class ProgressFollower:
         self._rounds = Repeating(self._round, every=every, name="progress", patience=10)
 
     def __enter__(self) -> Self:
-        rundir.read_events(self._run_dir, self._seen)
+        self._seen = rundir.last_segments(self._run_dir)
         self._rounds.start()
         return self
 

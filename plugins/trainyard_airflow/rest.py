@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import html
 import re
-import ssl
 import threading
 import time
 from collections.abc import Coroutine, Mapping
@@ -21,6 +20,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from trainyard.errors import JobError
+from trainyard_airflow.cluster_http import new_http
 from trainyard_airflow.connection import RestServer
 
 T = TypeVar("T")
@@ -56,6 +56,11 @@ class DriverState(StrEnum):
         """Whether the master has seen its end."""
         return self in (self.FINISHED, self.FAILED, self.KILLED, self.ERROR)
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether its worker has seen its end; ERROR is also what a lost worker's drivers get."""
+        return self in (self.FINISHED, self.FAILED, self.KILLED)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DriverStatus:
@@ -84,7 +89,9 @@ class RestClient:
 
     def __init__(self, server: RestServer, *, http: httpx.AsyncClient | None = None) -> None:
         self._server = server
-        self._http = http or new_http(server)
+        self._http = http or new_http(
+            httpx.AsyncClient, is_secure=server.is_secure, seconds=REQUEST_SECONDS
+        )
         self._owns_http = http is None
         self._urls = list(server.urls)
 
@@ -207,25 +214,11 @@ class RestClient:
         )
 
 
-def new_http(server: RestServer) -> httpx.AsyncClient:
-    """A client that ignores the proxies of the environment, which do not know a cluster's hosts."""
-    # A context with the system's authorities costs 20 ms, which plain HTTP need not pay.
-    verify: ssl.SSLContext | bool = ssl.create_default_context() if server.is_secure else False
-    # Each request looks at every connection of the pool; few serve hundreds of triggers.
-    limits = httpx.Limits(max_connections=6, max_keepalive_connections=6)
-    return httpx.AsyncClient(
-        timeout=httpx.Timeout(REQUEST_SECONDS, pool=None),
-        trust_env=False,
-        verify=verify,
-        limits=limits,
-    )
-
-
 def run(work: Coroutine[Any, Any, T], *, seconds: float | None = None) -> T:
     """Run asynchronous work to its end, from any code: a signal handler in a loop's thread too.
 
     Raises:
-        TimeoutError: it takes longer than `seconds`.
+        TimeoutError: it takes longer than `seconds`; what it does in a thread may then still go on.
     """
     outcome: list[T] = []
     errors: list[BaseException] = []
@@ -238,7 +231,10 @@ def run(work: Coroutine[Any, Any, T], *, seconds: float | None = None) -> T:
 
     thread = threading.Thread(target=finish, name="spark-rest", daemon=True)
     thread.start()
-    thread.join()
+    # The loop itself ends only after its threads, which nothing can cancel.
+    thread.join(seconds)
+    if not outcome and not errors:
+        raise TimeoutError(f"there is no answer within {seconds} s")
     if errors:
         raise errors[0]
     return outcome[0]

@@ -6,11 +6,14 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
 from trainyard.errors import JobError
 from trainyard_airflow import capacity
 from trainyard_airflow.capacity import Demand
 from trainyard_airflow.connection import SparkMaster
 from trainyard_airflow.master_web import read_master
+from trainyard_airflow.spark_conf import with_arguments
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -31,8 +34,10 @@ def check_room(
 ) -> None:
     """Check that a submission fits the cluster, and now.
 
+    A master that does not lead yet, or has no workers yet, is waited for: it may have just started.
+
     Raises:
-        JobError: it would never fit.
+        TransientError: it would not fit the workers that are there if nothing else ran on them.
         NoRoomError: it does not fit now, nor after `grace` seconds (a few by default).
     """
     deadline = time.monotonic() + (_GRACE_SECONDS if grace is None else grace)
@@ -42,7 +47,8 @@ def check_room(
         except JobError as error:
             log.warning("Whether the job fits the cluster was not checked. %s", error)
             return
-        capacity.check_fits(demand, state)
+        if state.is_ready:
+            capacity.check_fits(demand, state)
         reason = capacity.why_wait(demand, state)
         if reason is None:
             return
@@ -51,24 +57,17 @@ def check_room(
         time.sleep(0.5)
 
 
-def demand_of(conf: Mapping[str, Any], hook: Any, *, job: str, slots: int) -> Demand:
+def demand_of(conf: Mapping[str, Any], hook: SparkSubmitHook, *, job: str, slots: int) -> Demand:
     """What a job asks of a cluster that runs its driver too.
 
     Args:
         conf: Spark configuration.
-        hook: the provider's hook, whose own arguments go before it.
+        hook: the provider's hook; see `with_arguments`.
         job: its name.
         slots: tasks that it runs at once.
 
     Raises:
         JobError: the settings cannot be read, or exclude each other.
     """
-    arguments = {
-        "spark.driver.memory": hook._driver_memory,
-        "spark.executor.memory": hook._executor_memory,
-        "spark.executor.cores": hook._executor_cores,
-        "spark.cores.max": hook._total_executor_cores,
-    }
-    given = {name: value for name, value in arguments.items() if value is not None}
-    settings = {name: str(value) for name, value in {**conf, **given}.items()}
+    settings = {name: str(value) for name, value in with_arguments(conf, hook).items()}
     return capacity.demand(settings, job, slots, driver_on_cluster=True)

@@ -40,15 +40,19 @@ def datasets() -> str:
     return join(store_root(), "datasets")
 
 
+def jobs_folder() -> Path:
+    """Where the jobs' programs and their library are: by default where the contract lies."""
+    beside_contract = Path(trainyard.__file__).parent.parent
+    return Path(conf.get(SECTION, "jobs_folder", fallback="") or beside_contract)
+
+
 def program(job: str) -> Path:
-    """The program of a job: `<job>.py` in the jobs folder, by default where the contract lies.
+    """The program of a job: `<job>.py` in the jobs folder.
 
     Raises:
         JobError: there is no such file.
     """
-    beside_contract = Path(trainyard.__file__).parent.parent
-    folder = Path(conf.get(SECTION, "jobs_folder", fallback="") or beside_contract)
-    path = folder / f"{job}.py"
+    path = jobs_folder() / f"{job}.py"
     if not path.is_file():
         raise JobError(
             f"there is no program {path} for the job {job!r}.",

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainyard import rundir
-from trainyard.claims import last_claim
+from trainyard.claims import last_claim, live_claim
 from trainyard_airflow.drivers import Driver
-from trainyard_airflow.ending import end_driver, live_claim
+from trainyard_airflow.ending import end_driver
 from trainyard_airflow.progress import ProgressLines
 from trainyard_airflow.rest import DriverState, DriverStatus, RestClient
 
@@ -107,26 +107,22 @@ class Waiting:
 
     async def _relay(self, log: Logger) -> None:
         """Log the run's progress while it is made."""
-        seen: dict[str, int] = {}
+        seen: dict[str, int] | None = None
         lines = ProgressLines()
-        # What an earlier triggerer has told already is not told again.
-        since = time.time() - _RELAY_SECONDS
+        run_dir = self.driver.run_dir
         while True:
             try:
-                events = await asyncio.to_thread(self._events, seen)
-                for line in lines.lines([event for event in events if event["time"] >= since]):
+                if seen is None:  # what an earlier triggerer has told already is not told again
+                    seen = await asyncio.to_thread(rundir.last_segments, run_dir)
+                events = await asyncio.to_thread(rundir.read_events, run_dir, seen)
+                own = [
+                    e for e in events if rundir.claim_of(e["writer"]) > self.driver.earlier_claim
+                ]
+                for line in lines.lines(own):
                     log.info("%s", line)
             except (OSError, ValueError) as error:
                 log.debug("The run's events cannot be read now: %s", error)
             await asyncio.sleep(max(_RELAY_SECONDS, pace(time.time() - self.driver.submitted)))
-
-    def _events(self, seen: dict[str, int]) -> list[dict[str, Any]]:
-        return own_events(self.driver, rundir.read_events(self.driver.run_dir, seen))
-
-
-def own_events(driver: Driver, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The events that this driver's claim, or a later one, has written."""
-    return [e for e in events if int(e["writer"].partition("-")[0]) > driver.earlier_claim]
 
 
 def _timed_out() -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Follower:
         """Wait until no Spark driver of the run is alive, at most so long."""
         directories = [self._directory(task["task_id"]) for task in self._tasks()]
         deadline = time.monotonic() + seconds
-        while any(map(_is_claimed, directories)) and time.monotonic() < deadline:
+        while any(map(claims.live_claim, directories)) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
 
     def results(self) -> dict[str, Any]:
@@ -143,11 +143,6 @@ class Follower:
 
     def _say(self, text: str) -> None:
         print(f"{clock(time.monotonic() - self._began):>6}  {text}", flush=True)
-
-
-def _is_claimed(directory: str) -> bool:
-    claim = claims.last_claim(directory)
-    return claim is not None and claims.claim_lives(directory, claim)
 
 
 def clock(seconds: float) -> str:

@@ -32,7 +32,7 @@ def idle(*workers: tuple[int, int], status: str = "ALIVE") -> dict[str, Any]:
 
 @contextmanager
 def web_ui(answer: Any, code: int = 200) -> Iterator[str]:
-    """Serve an answer at /json/ while the block runs, and yield the address.
+    """Serve an answer at /json/ and at MLflow's /health while the block runs; yield the address.
 
     Args:
         answer: a document, or a text as it is.
@@ -42,7 +42,7 @@ def web_ui(answer: Any, code: int = 200) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = answer if isinstance(answer, str) else json.dumps(answer)
-            self.send_response(code if self.path == "/json/" else 404)
+            self.send_response(code if self.path in ("/json/", "/health") else 404)
             self.end_headers()
             self.wfile.write(body.encode())
 

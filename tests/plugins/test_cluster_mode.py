@@ -23,12 +23,12 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 from tests.plugins.conftest import Worker
-from tests.plugins.fake_master import recorded
+from tests.plugins.fake_master import idle, recorded
 from tests.plugins.fake_rest import FakeMaster, fake_master
 
 from trainyard import tickets
 from trainyard.specs import Prepare
-from trainyard_airflow import drivers, rest, room, waiting
+from trainyard_airflow import drivers, masking, rest, room, waiting
 from trainyard_airflow.operators.spark_job import SparkJobOperator
 from trainyard_airflow.triggers import spark_room
 
@@ -175,6 +175,7 @@ def test_the_request_shows_no_secret_and_the_session_gets_them(
         assert secret not in shown
         assert secret not in capsys.readouterr().out
     assert "spark.cores.max=2" in request["appArgs"]
+    assert f"spark.redaction.regex={masking.REDACTION}" in request["appArgs"]
     assert "--deploy-mode" not in request["appArgs"]
     assert request["sparkProperties"]["spark.driver.memory"] == "2048m"
     environment = request["environmentVariables"]
@@ -321,6 +322,22 @@ def test_a_job_without_a_result_has_failed(
         resumed(context, deferral, ended(cluster, name))
 
 
+def test_the_end_of_a_driver_on_another_machine_is_not_waited_for_again(
+    cluster: Cluster, told: MakeContext, worker: Worker
+) -> None:
+    worker.behave("die")
+    context = told()
+    deferral = deferred(prepare(), context)
+    (name,) = cluster.master.drivers
+    event = ended(cluster, name)
+    claim = Path(worker.run_dir(), "claims", "0001.json")
+    claim.write_text(json.dumps({**json.loads(claim.read_text()), "host": "elsewhere"}))
+    began = time.monotonic()
+    with pytest.raises(AirflowException, match="ended as FAILED"):
+        resumed(context, deferral, event)
+    assert time.monotonic() - began < 5, "its lease is not waited for"
+
+
 def test_a_refusal_is_told_in_the_jobs_own_words_and_not_retried(
     cluster: Cluster, told: MakeContext, worker: Worker
 ) -> None:
@@ -412,9 +429,43 @@ class TestRoom:
 
     def test_a_job_that_never_fits_is_refused(self, cluster: Cluster, told: MakeContext) -> None:
         cluster.master.web = recorded("running")
-        with pytest.raises(AirflowFailException, match="prepare needs 9 cores"):
+        with pytest.raises(AirflowException, match="prepare needs 9 cores") as raised:
             prepare(conf={"spark.driver.cores": "9"}).execute(told())
+        assert not isinstance(raised.value, AirflowFailException), "more workers may come"
         assert cluster.master.drivers == {}
+
+    @pytest.mark.parametrize(
+        "starting", [idle((9, 9999), status="RECOVERING"), idle(status="STANDBY"), idle()]
+    )
+    def test_a_master_that_has_just_started_is_waited_for(
+        self,
+        cluster: Cluster,
+        told: MakeContext,
+        monkeypatch: pytest.MonkeyPatch,
+        starting: dict[str, Any],
+    ) -> None:
+        monkeypatch.setattr(room, "_GRACE_SECONDS", 0.0)
+        cluster.master.web = starting
+        deferral = deferred(prepare(), told())
+        assert deferral.method_name == "execute_with_room"
+        assert cluster.master.drivers == {}
+
+    def test_an_error_while_it_waits_is_told_by_the_task(
+        self, cluster: Cluster, told: MakeContext, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(room, "_GRACE_SECONDS", 0.0)
+        cluster.master.web = idle()
+        context = told()
+        deferral = deferred(prepare(conf={"spark.driver.cores": "9"}), context)
+        cluster.master.web = idle((3, 3072))
+
+        async def fires() -> None:
+            assert [event.payload async for event in deferral.trigger.run()] == [{}]
+
+        asyncio.run(asyncio.wait_for(fires(), 20))
+        operator = prepare(conf={"spark.driver.cores": "9"})
+        with pytest.raises(AirflowException, match="prepare needs 9 cores"):
+            operator.execute_with_room(context, {}, **(deferral.kwargs or {}))
 
     def test_a_job_that_does_not_fit_now_waits_in_the_triggerer(
         self, cluster: Cluster, told: MakeContext, monkeypatch: pytest.MonkeyPatch

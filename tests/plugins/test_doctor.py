@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from tests.plugins.conftest import ROOT, Worker
 from tests.plugins.fake_master import idle, web_ui
 
@@ -34,6 +34,14 @@ class Light(RunDirectory):
 
     job = "prepare"
     imports = ("json", "wave")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quiet(RunDirectory):
+    """A job that imports a package that does not say its version."""
+
+    job = "prepare"
+    imports = ("quiet",)
 
 
 LIGHT = Patient(task_id="light", job=Light(run_dir="/r"), conn_id="spark_default")
@@ -103,6 +111,21 @@ def test_the_real_import_error_is_told(machine: Worker) -> None:
     )
 
 
+def test_the_jobs_own_library_says_what_can_be_imported(machine: Worker) -> None:
+    """As in a session's report: a package without `__version__` has that of its distribution."""
+    mine = machine.home / "modules"
+    (mine / "quiet-1.5.dist-info").mkdir(parents=True)
+    (mine / "quiet-1.5.dist-info" / "METADATA").write_text("Name: quiet\nVersion: 1.5\n")
+    (mine / "quiet.py").write_text("print('not the answer')")
+    patient = replace(
+        LIGHT,
+        job=Quiet(run_dir="/r"),
+        env_vars={"PYTHONPATH": str(mine), "PYSPARK_PYTHON": sys.executable},
+    )
+    machine.set(PYTHONPATH="")
+    assert ", quiet 1.5" in "\n".join(said(examine([patient]), "ok"))
+
+
 def test_another_python_of_the_workers_is_told(machine: Worker) -> None:
     old = machine.home / "old-python"
     write_python(old, "3.10.2")
@@ -141,7 +164,18 @@ def test_cluster_mode_needs_neither_java_nor_spark_here(
 
 def test_a_master_that_is_not_there_is_told(machine: Worker) -> None:
     cluster(machine, "http://127.0.0.1:9", "cluster")
-    assert "no web UI of a standalone Spark master answers" in errors_of(TRAIN)
+    findings = examine([TRAIN])
+    assert said(findings) == [], "a job is submitted without it too"
+    assert "no web UI of a standalone Spark master answers" in "\n".join(said(findings, "warning"))
+
+
+def test_a_master_that_has_just_started_is_a_warning(machine: Worker) -> None:
+    for starting in (idle(), idle((9, 9999), status="RECOVERING")):
+        with web_ui(starting) as address:
+            cluster(machine, address, "cluster")
+            findings = examine([TRAIN])
+        assert said(findings) == []
+        assert any("train: it will wait: " in line for line in said(findings, "warning"))
 
 
 @pytest.mark.parametrize(
@@ -163,6 +197,14 @@ def test_settings_of_spark_that_exclude_the_job_are_told(
     lines = [f"{name} {value}" for name, value in conf.items()]
     (defaults / "spark-defaults.conf").write_text("# mine\n" + "\n".join(lines))
     assert message in errors_of(replace(TRAIN, env_vars={"SPARK_CONF_DIR": str(defaults)}))
+
+
+def test_a_properties_file_of_the_workers_is_not_looked_for_here(machine: Worker) -> None:
+    patient = replace(TRAIN, properties_file="/on/the/workers.conf")
+    assert "properties_file is '/on/the/workers.conf', which cannot be read" in errors_of(patient)
+    with web_ui(idle((4, 4096))) as address:
+        cluster(machine, address, "cluster")
+        assert errors_of(patient) == ""
 
 
 def test_a_gpu_that_pytorch_cannot_use_is_told() -> None:
@@ -220,7 +262,8 @@ def pipeline(**train: Any) -> DAG:
             model_name="m",
             **train,
         )
-        SparkJobOperator(task_id="train", job=job, executor_memory="2g", conf={"a": "b"})
+        conf = {"a": "b", "spark.executor.memory": "9g"}
+        SparkJobOperator(task_id="train", job=job, executor_memory="2g", conf=conf)
     return dag
 
 
@@ -229,7 +272,7 @@ def test_settings_are_checked_together_before_results_are_there() -> None:
     assert refused == []
     assert isinstance(found.job, TrainHorovod)
     assert (found.job.ranks, found.job.dataset) == (2, "later-dataset")
-    assert found.conf == {"spark.executor.memory": "2g", "a": "b"}
+    assert found.conf == {"spark.executor.memory": "2g", "a": "b"}, "as in --executor-memory"
     _, refused = patients_of(pipeline(), {"params": {"ranks": 2, "optimizer": "Adam"}})
     assert "train: setting 'optimizer_params' is {'momentum': 0.9}: Adam has no" in str(refused[0])
 
@@ -249,6 +292,19 @@ def test_the_first_task_fails_the_run_on_an_error_and_not_on_a_warning(
     with pytest.raises(AirflowFailException, match=r"cause: train: train_horovod runs 1000 tasks"):
         doctor(context, ranks=1000)
     assert "it can be written" in capsys.readouterr().out, "all that was found is in the log"
+
+
+def test_an_error_that_may_be_over_soon_leaves_a_retry(
+    context: MakeContext, machine: Worker
+) -> None:
+    with web_ui({}, 503) as address:
+        for uri, message in (("http://127.0.0.1:9", "nothing answers"), (address, "HTTP 503")):
+            machine.set(MLFLOW_TRACKING_URI=uri)
+            with pytest.raises(AirflowException, match=f"cause: registry: .*{message}") as raised:
+                doctor(context)
+            assert not isinstance(raised.value, AirflowFailException)
+    with pytest.raises(AirflowFailException, match=r"cause: train: .* 1000 .*1 more errors"):
+        doctor(context, ranks=1000)
 
 
 def test_it_can_be_switched_off(context: MakeContext, machine: Worker) -> None:

@@ -19,6 +19,8 @@ from trainyard_airflow.masking import mask, mask_command, secrets_in
             "--conf spark.hadoop.fs.s3a.access.key=******",
         ),
         ("--conf spark.executorEnv.API_TOKEN=t", "--conf spark.executorEnv.API_TOKEN=******"),
+        ("--conf spark.datasource.pwd=t", "--conf spark.datasource.pwd=******"),
+        ("--conf azure.connection-string=t", "--conf azure.connection-string=******"),
         ("--conf spark.ssl.keyPassword=t", "--conf spark.ssl.keyPassword=******"),
         (
             "--conf fs.azure.account.key.x.dfs.core.windows.net=k",

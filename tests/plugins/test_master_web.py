@@ -76,6 +76,15 @@ def test_what_is_no_master_is_named(answer: Any, code: int, reason: str) -> None
     assert "web-port" in raised.value.fix
 
 
+def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with web_ui(idle((2, 2048))) as address:
+        assert read_master([address]).cores == 2
+
+
 def test_nothing_there_is_named() -> None:
     with pytest.raises(JobError, match=r"http://127\.0\.0\.1:9: .*refused"):
         read_master(["http://127.0.0.1:9"])

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from airflow._shared.module_loading import import_string
+from airflow.sdk.exceptions import AirflowException
 from tests.plugins.conftest import Worker
 from tests.plugins.fake_rest import FakeMaster, fake_master
 
-from trainyard import rundir, store, tickets
-from trainyard_airflow import drivers, ending, waiting
+from trainyard import claims, rundir, store, tickets
+from trainyard_airflow import cluster_driver, drivers, ending, progress, waiting
 from trainyard_airflow.drivers import Driver
 from trainyard_airflow.triggers.spark_driver import SparkDriverTrigger
 
@@ -70,13 +72,13 @@ def later(seconds: float, action: Callable[[], object]) -> None:
     threading.Timer(seconds, action).start()
 
 
-def claim(run_dir: str, *, submission: str, lives: bool, number: int = 1) -> None:
-    """A claim of this process, or of one that is gone."""
-    from trainyard import claims
-
+def claim(
+    run_dir: str, *, submission: str, lives: bool, number: int = 1, host: str = os.uname().nodename
+) -> None:
+    """A claim of this process, or of one that is gone; or one whose host is another machine."""
     record = {
         "number": number,
-        "host": os.uname().nodename,
+        "host": host,
         "boot": claims._boot_id(),
         "pid": os.getpid() if lives else 2**22 + 1,
         "started": claims._process_start(os.getpid()) if lives else 5,
@@ -186,6 +188,54 @@ def test_progress_is_told_while_it_waits(
     assert "of an earlier driver" not in log
 
 
+def test_what_was_told_before_is_not_even_read_again(
+    worker: Worker, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = count_reads(monkeypatch, worker, segments=300)
+    later(0.5, lambda: master.drivers.update({SUBMISSION: "FINISHED"}))
+    fired(a_trigger(worker.run_dir()))
+    with progress.ProgressFollower(worker.run_dir(), structlog.get_logger()):
+        pass
+    assert read == []
+
+
+def test_the_story_of_a_long_run_is_read_in_part_from_its_first_event_to_its_last(
+    worker: Worker,
+    master: FakeMaster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    read = count_reads(monkeypatch, worker, segments=300)
+    story = cluster_driver.ClusterDriver(a_driver(worker.run_dir()), structlog.get_logger())
+    story._tell_story()
+    assert 20 <= len(read) <= 40
+    log = capsys.readouterr().out
+    assert "epoch 1/300" in log
+    assert "100% epoch 300/300" in log
+    assert 10 <= log.count("epoch ") <= 25, "few lines, all along"
+    read.clear()
+    rundir.sample_events(worker.run_dir(), after_claim=1, most=40)
+    assert read == [], "none of an earlier driver"
+
+
+def count_reads(monkeypatch: pytest.MonkeyPatch, worker: Worker, *, segments: int) -> list[str]:
+    """The names of the segments that are read from now on, of so many that a run wrote."""
+    for n in range(1, segments + 1):
+        event = {"time": 1e9 + n, "kind": "progress", "stage": "train", "unit": "epoch"}
+        line = json.dumps(event | {"done": n, "total": segments, "figures": {}}).encode()
+        store.write_bytes(f"{worker.run_dir()}/events/0001-driver-{n:06d}.jsonl", line)
+    read: list[str] = []
+    real = store.read_bytes
+
+    def read_bytes(uri: str) -> bytes:
+        if uri.endswith(".jsonl"):
+            read.append(uri)
+        return real(uri)
+
+    monkeypatch.setattr(store, "read_bytes", read_bytes)
+    return read
+
+
 def test_polls_are_quick_while_it_is_young_and_rare_when_it_is_old() -> None:
     def mean(age: float) -> float:
         return sum(waiting.pace(age) for _ in range(200)) / 200
@@ -292,6 +342,41 @@ def test_a_driver_whose_id_was_lost_is_ended_by_its_claim(
     answer_states(monkeypatch, {"a_run": {"prepare": "failed"}})
     asyncio.run(a_trigger(run_dir, submission="").on_kill())
     thread.join()
+    assert master.killed == [SUBMISSION]
+
+
+def test_a_driver_of_another_machine_is_dead_when_the_master_says_so(
+    worker: Worker, master: FakeMaster
+) -> None:
+    claim(worker.run_dir(), submission=SUBMISSION, lives=False, host="elsewhere")
+    began = time.monotonic()
+    cluster_driver.end(a_driver(worker.run_dir()))
+    assert time.monotonic() - began < 5, "its lease is not waited for"
+    assert master.killed == [SUBMISSION]
+
+
+def test_a_driver_whose_worker_was_lost_may_still_work(
+    worker: Worker, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "LEASE_SECONDS", 1.0)
+    master.drivers[SUBMISSION] = "ERROR"
+    run_dir = worker.run_dir()
+    claim(run_dir, submission=SUBMISSION, lives=False, host="elsewhere")
+    later(0.2, lambda: store.write_bytes(f"{run_dir}/claims/0001.beat", b"1\n"))
+    with pytest.raises(AirflowException, match="on elsewhere still works"):
+        cluster_driver.end(a_driver(run_dir), patience=0.1)
+
+
+def test_a_kill_keeps_its_time_whatever_it_waits_for(
+    worker: Worker, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_driver, "KILL_SECONDS", 0.5)
+    monkeypatch.setattr(claims, "LEASE_SECONDS", 3.0)
+    claim(worker.run_dir(), submission="driver-of-before", lives=False, host="elsewhere")
+    began = time.monotonic()
+    with pytest.raises(AirflowException, match="cause: there is no answer within 1"):
+        cluster_driver.ClusterDriver(a_driver(worker.run_dir()), structlog.get_logger()).end()
+    assert time.monotonic() - began < 2.5
     assert master.killed == [SUBMISSION]
 
 

@@ -16,6 +16,7 @@ from tests.plugins.conftest import ROOT, Worker
 
 from trainyard import rundir, store
 from trainyard.specs import Prepare, RunDirectory, TrainHorovod, TrainXGBoost
+from trainyard_airflow import masking
 from trainyard_airflow.operators.spark_job import SparkJobOperator
 
 MakeContext = Callable[..., Any]
@@ -189,6 +190,7 @@ def test_secrets_are_neither_in_the_argv_nor_in_the_log(
     argv = (worker.home / "submit.argv").read_text()
     mode, properties = (worker.home / "properties").read_text().split("\n", 1)
     assert "spark.ui.enabled=false" in argv
+    assert f"spark.redaction.regex={masking.REDACTION}" in argv
     assert mode == "600"
     for name, value in secrets.items():
         assert f"{name} {value}" in properties

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from trainyard.errors import JobError
-from trainyard_airflow.capacity import check_fits, check_slots, demand, why_wait
+from trainyard_airflow.capacity import check_fits, check_known_slots, demand, why_wait
 from trainyard_airflow.connection import SparkMaster
 from trainyard_airflow.doctor.findings import Finding, error, ok, warning
 from trainyard_airflow.doctor.patient import Patient
 from trainyard_airflow.master_web import read_master
 from trainyard_airflow.private_conf import spark_defaults
+from trainyard_airflow.spark_conf import read_properties
 from trainyard_airflow.submission import job_environment
 
 _EXECUTOR_GPU = "spark.executor.resource.gpu.amount"
@@ -42,27 +43,25 @@ def look_at_cluster(patient: Patient, master: SparkMaster) -> Iterator[Finding]:
     """Slots, cores and memory that a task asks for against those of its master.
 
     Raises:
-        JobError: they are not there, or no standalone master answers.
+        JobError: they are not there; a `TransientError` where more workers may come.
     """
     job = patient.job
     if job is None:
         return
-    check_slots(job, master)
+    check_known_slots(job, master)
     if not master.web:
         return
     conf = configuration(patient, master)
     on_cluster = master.deploy_mode == "cluster"
     asked = demand(conf, job.job, job.slots, driver_on_cluster=on_cluster)
-    state = read_master(master.web)
-    if state.status != "ALIVE":
-        yield warning(
-            patient.task_id,
-            f"the Spark master {state.url} is {state.status}.",
-            "Wait until it leads; jobs wait too.",
-        )
+    try:
+        state = read_master(master.web)
+    except JobError as problem:  # jobs are submitted without it too
+        yield warning(patient.task_id, problem.cause, problem.fix)
         return
-    check_fits(asked, state)
-    yield ok(patient.task_id, f"{asked}; {state.url} has {state.cores} cores")
+    if state.is_ready:
+        check_fits(asked, state)
+        yield ok(patient.task_id, f"{asked}; {state.url} has {state.cores} cores")
     if reason := why_wait(asked, state):
         yield warning(patient.task_id, f"it will wait: {reason}.", "Wait, or add workers.")
 
@@ -110,24 +109,13 @@ def look_at_settings(
 def configuration(patient: Patient, master: SparkMaster) -> dict[str, str]:
     """Spark's configuration of a task: its own before its file's, or that of the installation.
 
-    A driver that a cluster starts reads the files of the machine it starts on, not of this one.
+    The spark-submit of a standalone cluster's worker reads the files there, not those of this
+    machine; that of YARN and Kubernetes runs here.
     """
-    on_cluster = master.deploy_mode == "cluster"
-    defaults = None if on_cluster else spark_defaults(job_environment(patient.env_vars))
-    path = patient.properties_file or defaults
-    return {**(_properties(Path(path)) if path else {}), **_strings(patient.conf)}
-
-
-def _properties(path: Path) -> dict[str, str]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as problem:
-        raise JobError(
-            f"properties_file is {str(path)!r}, which cannot be read: {problem}.",
-            "Correct the path.",
-        ) from problem
-    pairs = [line.replace("=", " ", 1).split(None, 1) for line in lines if line.strip()]
-    return {p[0]: p[1].strip() for p in pairs if len(p) == 2 and not p[0].startswith(("#", "!"))}
+    if master.rest is not None:
+        return _strings(patient.conf)
+    path = patient.properties_file or spark_defaults(job_environment(patient.env_vars))
+    return {**(read_properties(Path(path)) if path else {}), **_strings(patient.conf)}
 
 
 def _strings(conf: Mapping[str, str]) -> dict[str, str]:

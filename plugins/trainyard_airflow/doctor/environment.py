@@ -9,32 +9,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard.errors import JobError
-from trainyard_airflow import preflight
+from trainyard_airflow import preflight, settings
 from trainyard_airflow.connection import SparkMaster
 from trainyard_airflow.doctor.findings import Finding, error, ok, warning
 from trainyard_airflow.doctor.patient import Patient
-from trainyard_airflow.submission import job_environment
+from trainyard_airflow.submission import job_environment, with_modules
 
 PYTHON = (3, 11)
 SPARK = "4.0"
 """The oldest versions that jobs run on."""
 
 _SECONDS = 45
-_PROBE = """
-import importlib, json, platform, sys
-found = {"python": platform.python_version(), "versions": {}, "errors": {}}
-for name in sys.argv[1:]:
-    try:
-        module = importlib.import_module(name)
-    except BaseException as error:
-        found["errors"][name] = f"{type(error).__name__}: {error}"
-    else:
-        top = sys.modules[name.partition(".")[0]]
-        found["versions"][name] = str(getattr(top, "__version__", ""))
+_PROBE = f"""
+import json, platform, sys
+told = dict(python=platform.python_version(), versions=dict(), errors=dict())
+if sys.version_info >= {PYTHON}:
+    from trainyard.executors import report
+    told = dict(vars(report(sys.argv[1:])))
 torch = sys.modules.get("torch")
-found["cuda"] = bool(torch and torch.backends.cuda.is_built())
-sys.stdout.write("\\n" + json.dumps(found))
+told["cuda"] = bool(torch and torch.backends.cuda.is_built())
+sys.stdout.write("\\n" + json.dumps(told))
 """
+"""An older Python cannot load the jobs' library, and is told by its version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +136,7 @@ def _ask(python: str, modules: Sequence[str], environment: Mapping[str, str]) ->
     try:
         answer = subprocess.run(
             [python, "-c", _PROBE, *modules],
-            env={**environment, "OMP_NUM_THREADS": "1"},
+            env={**with_modules(environment, str(settings.jobs_folder())), "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             timeout=_SECONDS,

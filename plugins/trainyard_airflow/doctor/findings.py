@@ -20,12 +20,14 @@ class Finding:
         subject: what was looked at, such as a task or "store".
         text: the setting, its value and what is wrong with it.
         fix: what to do; empty where nothing is wrong.
+        permanent: of an error, whether another look would find it again until someone fixes it.
     """
 
     level: str
     subject: str
     text: str
     fix: str = ""
+    permanent: bool = False
 
     def __str__(self) -> str:
         line = f"{self.level:<8}{self.subject}: {self.text}"
@@ -44,7 +46,13 @@ def warning(subject: str, text: str, fix: str) -> Finding:
 
 def error(subject: str, problem: JobError) -> Finding:
     """What will fail a run."""
-    return Finding(level=ERROR, subject=subject, text=problem.cause, fix=problem.fix)
+    return Finding(
+        level=ERROR,
+        subject=subject,
+        text=problem.cause,
+        fix=problem.fix,
+        permanent=problem.permanent,
+    )
 
 
 def guarded(subject: str, look: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from trainyard.specs import RunDirectory
 from trainyard_airflow import settings
 from trainyard_airflow.doctor.findings import Finding, error
 from trainyard_airflow.operators.spark_job import SparkJobOperator
+from trainyard_airflow.spark_conf import with_arguments
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -84,22 +85,13 @@ def patient(task: SparkJobOperator, render: Render) -> tuple[Patient, list[Findi
         render: raises an exception for a template that reads a result which is not there.
     """
     job, findings = _job(task, render)
-    arguments = {
-        "spark.driver.memory": task._driver_memory,
-        "spark.executor.memory": task._executor_memory,
-        "spark.executor.cores": task._executor_cores,
-        "spark.executor.instances": task._num_executors,
-        "spark.cores.max": task._total_executor_cores,
-    }
-    conf = {name: value for name, value in arguments.items() if value is not None}
-    conf |= task.conf or {}
     return Patient(
         task_id=task.task_id,
         job=job,
         conn_id=task._conn_id,
         deploy_mode=task._deploy_mode,
         binary=task._spark_binary,
-        conf=_known(conf, render),
+        conf=_known(with_arguments(task.conf or {}, task), render),
         properties_file=task.properties_file,
         env_vars=_known(task.env_vars or {}, render),
         archives=task._archives or "",

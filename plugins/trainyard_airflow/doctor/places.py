@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from trainyard import store
-from trainyard.errors import JobError
+from trainyard.errors import JobError, TransientError
 from trainyard.specs import Prepare
 from trainyard_airflow import settings
 from trainyard_airflow.doctor.findings import Finding, error, ok, warning
@@ -100,13 +100,17 @@ def _plain(uri: str) -> str:
 def _http_registry(uri: str) -> Finding:
     try:
         answer = httpx.get(f"{uri.rstrip('/')}/health", timeout=5.0)
-    except (httpx.HTTPError, httpx.InvalidURL) as problem:
+    except httpx.InvalidURL as problem:
         raise JobError(
+            f"MLFLOW_TRACKING_URI is {uri!r}, which is no address: {problem}.", "Correct it."
+        ) from problem
+    except httpx.HTTPError as problem:
+        raise TransientError(
             f"MLFLOW_TRACKING_URI is {uri!r}, where nothing answers: {problem}.",
             "Start the MLflow server, or correct the address.",
         ) from problem
     if answer.status_code >= 500:
-        raise JobError(
+        raise TransientError(
             f"MLFLOW_TRACKING_URI is {uri!r}, which answers with HTTP {answer.status_code}.",
             "Look into the MLflow server's log.",
         )
@@ -127,7 +131,10 @@ def _database(uri: str) -> Iterator[Finding]:
         with engine.connect():
             pass
     except Exception as problem:  # each driver has errors of its own
-        raise JobError(
+        # What the database itself answers, or that it does not, may be over soon.
+        is_its_own = isinstance(problem, sqlalchemy.exc.DBAPIError)
+        kind = TransientError if is_its_own else JobError
+        raise kind(
             f"MLFLOW_TRACKING_URI names the database {shown!r}, which cannot be opened:"
             f" {type(problem).__name__}.",
             "Start it, check user and password, and install its driver in Airflow's environment.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from airflow.sdk import BaseOperator, Context
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from trainyard_airflow import masking, settings
 from trainyard_airflow.doctor.examine import examine
@@ -23,7 +23,8 @@ class DoctorOperator(BaseOperator):
         """Log each finding and return how many there are of each level.
 
         Raises:
-            AirflowFailException: with the first error; a retry would find it again.
+            AirflowFailException: with the first error that a retry would find again.
+            AirflowException: with the first of errors that may all be over by a retry.
         """
         if not settings.doctor():
             self.log.info("AIRFLOW__TRAINYARD__DOCTOR is off: nothing is looked at.")
@@ -35,8 +36,7 @@ class DoctorOperator(BaseOperator):
             say[finding.level]("%s", finding)
         if errors := failed(findings):
             more = f" ({len(errors) - 1} more errors above)" if len(errors) > 1 else ""
-            first = errors[0]
-            raise AirflowFailException(
-                masking.mask(f"cause: {first.subject}: {first.text} fix: {first.fix}{more}")
-            )
+            worst = max(errors, key=lambda found: found.permanent)  # the first of these
+            kind = AirflowFailException if worst.permanent else AirflowException
+            raise kind(masking.mask(f"cause: {worst.subject}: {worst.text} fix: {worst.fix}{more}"))
         return dict(Counter(finding.level for finding in findings))

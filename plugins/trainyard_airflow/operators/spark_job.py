@@ -16,7 +16,7 @@ from trainyard.errors import JobError
 from trainyard.layout import run_directory
 from trainyard.specs import RunDirectory
 from trainyard_airflow import masking, settings
-from trainyard_airflow.capacity import check_slots
+from trainyard_airflow.capacity import check_known_slots
 from trainyard_airflow.client_submission import ClientSubmission
 from trainyard_airflow.cluster_driver import ClusterDriver
 from trainyard_airflow.cluster_submission import ClusterSubmission
@@ -28,8 +28,13 @@ from trainyard_airflow.submission import Running, Submission, SubmitArguments
 from trainyard_airflow.triggers.spark_driver import SparkDriverTrigger
 from trainyard_airflow.triggers.spark_room import SparkRoomTrigger
 
-_QUIET = {"spark.log.level": "WARN"}
-"""Spark tells the log of a task about every block and port otherwise; conf of the operator wins."""
+_DEFAULTS = {
+    # Spark tells the log of a task about every block and port otherwise.
+    "spark.log.level": "WARN",
+    # Of what Spark's pages and logs show it hides less by itself.
+    "spark.redaction.regex": masking.REDACTION,
+}
+"""Spark configuration of every job; conf of the operator goes before it."""
 
 
 Started = TypeVar("Started", bound=Running)
@@ -88,7 +93,8 @@ class SparkJobOperator(SparkSubmitOperator):
 
         Raises:
             AirflowFailException: it cannot work with these settings or data, retried or not.
-            AirflowException: it failed; a retry continues where it stopped.
+            AirflowException: it failed, or the workers that are there are too few; a retry
+                continues where it stopped.
         """
         return self._execute(context, waiting_since=time.time())
 
@@ -104,7 +110,7 @@ class SparkJobOperator(SparkSubmitOperator):
             master = resolve(
                 self._conn_id, deploy_mode=self._deploy_mode, binary=self._spark_binary
             )
-            check_slots(job, master)
+            check_known_slots(job, master)
             submission = self._submission(job, master)
             if master.rest is None:
                 here = self._run(ClientSubmission(submission))
@@ -167,7 +173,7 @@ class SparkJobOperator(SparkSubmitOperator):
             job=job,
             conn_id=self._conn_id,
             master=master,
-            conf={**_QUIET, **(self.conf or {})},
+            conf={**_DEFAULTS, **(self.conf or {})},
             properties_file=self.properties_file,
             env_vars={name: str(value) for name, value in (self.env_vars or {}).items()},
             make_hook=self._make_hook,

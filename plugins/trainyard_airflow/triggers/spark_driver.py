@@ -12,10 +12,11 @@ import httpx
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
+from trainyard_airflow.cluster_http import new_http
 from trainyard_airflow.connection import RestServer, rest_server
 from trainyard_airflow.drivers import Driver
 from trainyard_airflow.ending import end_driver, is_over, task_state
-from trainyard_airflow.rest import RestClient, new_http
+from trainyard_airflow.rest import REQUEST_SECONDS, RestClient
 from trainyard_airflow.waiting import Waiting
 
 
@@ -103,5 +104,7 @@ def _shared_http(server: RestServer) -> httpx.AsyncClient:
     """The client of all triggers in this loop, so that they share its connections."""
     clients = _clients.setdefault(asyncio.get_running_loop(), {})
     if server.is_secure not in clients:
-        clients[server.is_secure] = new_http(server)
+        clients[server.is_secure] = new_http(
+            httpx.AsyncClient, is_secure=server.is_secure, seconds=REQUEST_SECONDS
+        )
     return clients[server.is_secure]

@@ -11,6 +11,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
+from trainyard.errors import JobError
 from trainyard_airflow.capacity import Demand
 from trainyard_airflow.connection import resolve
 from trainyard_airflow.room import MOST_SECONDS, NoRoomError, check_room
@@ -44,7 +45,10 @@ class SparkRoomTrigger(BaseTrigger):
         return f"{kind.__module__}.{kind.__qualname__}", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Poll the master's page, and fire once."""
+        """Poll the master's page, and fire once.
+
+        An error that the user can act on fires too: the task meets it again, and tells it.
+        """
         told = ""
         while time.time() - self._since < MOST_SECONDS:
             try:
@@ -57,5 +61,8 @@ class SparkRoomTrigger(BaseTrigger):
                 if str(error) != told:
                     told = str(error)
                     self.log.info("Waiting for room: %s", told)
+            except JobError as error:
+                self.log.info("There is nothing to wait for: %s", error)
+                break
             await asyncio.sleep(_POLL_SECONDS)
         yield TriggerEvent({})  # type: ignore[no-untyped-call]
