@@ -102,6 +102,7 @@ class Services:
         with self._lock():
             self._started = self._read_record()
             if self._started and all(service.alive for service in self._services().values()):
+                print("It runs already, as it was started; `make down` first to change anything.")
                 return
             self._end()
             self.installation = Installation(home=self.installation.home, port=_port())

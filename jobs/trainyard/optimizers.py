@@ -52,7 +52,7 @@ def check_optimizer_params(optimizer: str, params: Mapping[str, Any]) -> None:
                 "optimizer_params",
                 dict(params),
                 f"{optimizer} has no parameter {name!r}",
-                nearest(name, known),
+                f"{nearest(name, known)} With {{}} it takes its own defaults.",
             )
         if not _is_kind(value, known[name]):
             raise SettingError(

@@ -210,7 +210,8 @@ def wanted(source: str, present: Sequence[str], columns: Names) -> list[Column]:
     for name in columns:
         if name not in present:
             raise JobError(
-                f"{source!r} has no column {name!r}; it has {len(present)}.", nearest(name, present)
+                f"{source!r} has no column {name!r}; it has {len(present)}.",
+                f"{nearest(name, present)} A key, weight or column to keep may be left out.",
             )
     return [column(name) for name in columns]
 

@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,11 @@ def is_local(uri: str) -> bool:
 def local_path(uri: str) -> Path:
     """The path that a local URI names."""
     return Path(uri.removeprefix("file://"))
+
+
+def is_missing_here(uri: str) -> bool:
+    """Whether a path on this machine names nothing; a pattern may name something."""
+    return is_local(uri) and not set("*?[{") & set(uri) and not local_path(uri).exists()
 
 
 def filesystem(uri: str) -> tuple[AbstractFileSystem, str]:
@@ -259,7 +265,7 @@ def reading(uri: str, what: str, *, missing: JobError, fix: str) -> Iterator[Non
 
 def check_writable(uri: str) -> None:
     """Prove that a directory can be written; see `writing` for the error."""
-    probe = join(uri, ".probe")
+    probe = join(uri, f".probe-{uuid.uuid4().hex}")  # others may prove it at the same time
     with writing(f"the directory {uri!r}"):
         write_bytes(probe, b"probe\n")
         remove(probe)

@@ -120,9 +120,15 @@ class Gate:
                 `differences` and `slices` where rules need them.
 
         Raises:
-            JobError: the evaluation has no such slices.
+            JobError: the evaluation has no such metric or slices.
         """
         metrics, champion = evaluation["metrics"], evaluation["champion"]
+        for name in (*self.minimums, *self.maximums, *self.margins):
+            if name not in metrics:
+                raise JobError(
+                    f"the gate has a rule for {name!r}, which the evaluation does not measure.",
+                    nearest(name, metrics),
+                )
         rules = [
             _bound_rule(name, _value(metrics, name), name, bound)
             for name, bound in (*self.minimums.items(), *self.maximums.items())

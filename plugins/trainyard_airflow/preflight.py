@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.errors import JobError
+from trainyard.store import is_missing_here
 
 _JAVA_OF_SPARK = {3: 8, 4: 17}
 """Oldest Java of each major version of Spark."""
@@ -35,6 +36,26 @@ class Submitter:
     spark: str
     java: int
     python: str
+
+
+def check_files(files: Mapping[str, str | None]) -> None:
+    """Check that the files which travel with a job are there.
+
+    Args:
+        files: comma-separated paths and URIs, by the operator's argument that names them; only
+            paths on this machine are looked at.
+
+    Raises:
+        JobError: one is not there.
+    """
+    for argument, paths in files.items():
+        for given in filter(None, (part.strip() for part in (paths or "").split(","))):
+            path = given.partition("#")[0]  # an archive's alias follows
+            if is_missing_here(path):
+                raise JobError(
+                    f"{argument} of the operator names {given!r}, and nothing is there.",
+                    "Correct the path; it is looked for on the machine of Airflow's worker.",
+                )
 
 
 def find_submitter(binary: str, environment: Mapping[str, str]) -> Submitter:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,8 +19,10 @@ from tests.plugins.conftest import ROOT, Worker
 from tests.plugins.fake_master import idle, web_ui
 
 from trainyard.specs import Prepare, RunDirectory, TrainHorovod
+from trainyard_airflow.connection import resolve
 from trainyard_airflow.doctor.examine import examine
 from trainyard_airflow.doctor.findings import Finding
+from trainyard_airflow.doctor.given import look_at_sources
 from trainyard_airflow.doctor.patient import Patient, patients_of
 from trainyard_airflow.operators.doctor import DoctorOperator
 from trainyard_airflow.operators.spark_job import SparkJobOperator
@@ -280,7 +283,33 @@ def test_settings_are_checked_together_before_results_are_there() -> None:
 def doctor(context: MakeContext, **params: Any) -> Any:
     task: Any = pipeline().get_task("doctor")
     told = context("doctor") | {"params": {"ranks": 2, "optimizer": "SGD", **params}}
+    told["dag_run"] = SimpleNamespace(conf=params)
     return task.execute(told)
+
+
+def test_a_value_that_no_field_takes_is_told(
+    context: MakeContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(AirflowFailException, match=r"gives 'rank', which is no field.*'ranks'"):
+        doctor(context, rank=3)
+    assert doctor(context, note="for the record")["warning"] == 1
+    assert "gives 'note', which is no field of this DAG" in capsys.readouterr().out
+
+
+def test_a_source_that_is_not_there_is_told(tmp_path: Path) -> None:
+    def found(**settings: Any) -> str:
+        job = Prepare.from_mapping({"run_dir": "/r", "features": ["a"], "label": "b", **settings})
+        master = resolve("spark_default", deploy_mode=None, binary=None)
+        return "\n".join(said(look_at_sources(replace(LIGHT, job=job), master)))
+
+    there = tmp_path / "a.csv"
+    there.touch()
+    for good in (str(there), f"file://{there}", f"{tmp_path}/*.json", "sample:mnist", "s3://b/a"):
+        assert found(source=good) == ""
+    gone = f"{tmp_path}/gone.csv"
+    assert f"setting 'source' is '{gone}': nothing is there" in found(source=gone)
+    tables = {"a": str(there), "b": gone}
+    assert f"setting 'tables.b' is '{gone}'" in found(tables=tables, query="SELECT * FROM a")
 
 
 def test_the_first_task_fails_the_run_on_an_error_and_not_on_a_warning(

@@ -75,8 +75,15 @@ def test_a_margin_is_exact_in_decimal() -> None:
     assert judge(judged, {}, {"accuracy": 0.0009}).passed
 
 
-def test_a_missing_metric_fails_and_is_said_to_be_missing() -> None:
-    verdict = judge(evaluation({}), {"recall": 0.1}, {})
+@pytest.mark.parametrize("rules", [({"recall": 0.1}, {}), ({}, {"recall": 0.0})])
+def test_a_rule_for_what_is_not_measured_is_an_error(rules: tuple[Any, Any]) -> None:
+    measured = evaluation({"rmse": 3.0, "r2": 0.4})
+    with pytest.raises(JobError, match=r"a rule for 'recall', which.*Use one of: r2, rmse\."):
+        judge(measured, *rules)
+
+
+def test_a_metric_that_is_no_number_fails() -> None:
+    verdict = judge(evaluation({"recall": None}), {"recall": 0.1}, {})
     assert not verdict.passed
     assert verdict.reason == "its recall of no number is not >= 0.1"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import JobError
-from trainyard_airflow.preflight import find_submitter
+from trainyard_airflow.preflight import check_files, find_submitter
 
 
 class Machine:
@@ -99,3 +99,17 @@ def test_java_must_be_new_enough_for_spark(
             find_submitter("spark-submit", machine.environment)
     else:
         assert find_submitter("spark-submit", machine.environment).spark == spark
+
+
+def test_a_file_that_should_travel_is_there(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").touch()
+    (tmp_path / "env.tar.gz").touch()
+    there = {
+        "py_files": f"{tmp_path}/mine.py, s3://bucket/theirs.py",
+        "archives": f"{tmp_path}/env.tar.gz#environment",
+        "files": None,
+        "jars": f"{tmp_path}/*.jar",
+    }
+    check_files(there)
+    with pytest.raises(JobError, match=r"py_files of the operator names '.*/gone.py'"):
+        check_files({**there, "py_files": f"{tmp_path}/mine.py,{tmp_path}/gone.py"})

@@ -64,7 +64,9 @@ class TrainHorovod(RunDirectory):
         True, help="Multiply the learning rate by the number of ranks.", section="Training"
     )
     optimizer_params: dict[str, object] = setting(
-        {"momentum": 0.9}, help="The optimizer's own parameters, as JSON.", section="Training"
+        {"momentum": 0.9},
+        help="The optimizer's own parameters, as JSON; {} for its defaults.",
+        section="Training",
     )
     loss: str = setting(
         "auto",

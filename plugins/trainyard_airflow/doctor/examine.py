@@ -13,6 +13,7 @@ from trainyard_airflow.doctor.cluster import (
 )
 from trainyard_airflow.doctor.environment import JobsPython, look_at_environment
 from trainyard_airflow.doctor.findings import Finding, guarded
+from trainyard_airflow.doctor.given import look_at_sources
 from trainyard_airflow.doctor.patient import Patient
 from trainyard_airflow.doctor.places import (
     look_at_paths,
@@ -51,6 +52,7 @@ def _spark(patients: Sequence[Patient]) -> Callable[[], Iterator[Finding]]:
         if master.rest is None:
             yield from guarded("environment", lambda: _environment(patients, master, cuda))
         for patient in patients:
+            yield from look_at_sources(patient, master)
             yield from guarded(patient.task_id, lambda p=patient: look_at_cluster(p, master))  # type: ignore[misc]
             yield from guarded(
                 patient.task_id,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 LATER = "{{ later }}"
 """Stands for what only an earlier task's result will tell."""
 
+_TEXT_LATER = "later-"
+
 Render = Callable[[Any], Any]
 """Renders a template; raises where it cannot yet."""
 
@@ -98,6 +100,11 @@ def patient(task: SparkJobOperator, render: Render) -> tuple[Patient, list[Findi
     ), findings
 
 
+def is_later(text: str) -> bool:
+    """Whether a text of a task's settings stands for what only an earlier task's result tells."""
+    return text.startswith(_TEXT_LATER)
+
+
 def _render(
     task: SparkJobOperator, context: Mapping[str, Any], jinja: Environment, value: Any
 ) -> Any:
@@ -115,7 +122,7 @@ def _job(task: SparkJobOperator, render: Render) -> tuple[RunDirectory | None, l
     if given.get("datasets", "") is None:
         del given["datasets"]
     texts = {f.name for f in contract.settings() if f.kind is str and not f.setting.choices}
-    complete = {k: f"later-{k}" if v == LATER and k in texts else v for k, v in given.items()}
+    complete = {k: _TEXT_LATER + k if v == LATER and k in texts else v for k, v in given.items()}
     try:
         return contract.from_mapping(complete), []
     except JobError as problem:

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from trainyard_airflow import masking, settings
 from trainyard_airflow.doctor.examine import examine
 from trainyard_airflow.doctor.findings import ERROR, OK, WARNING, failed
+from trainyard_airflow.doctor.given import look_at_conf
 from trainyard_airflow.doctor.patient import patients_of
 
 
@@ -30,6 +31,7 @@ class DoctorOperator(BaseOperator):
             self.log.info("AIRFLOW__TRAINYARD__DOCTOR is off: nothing is looked at.")
             return {}
         patients, findings = patients_of(self.dag, context)
+        findings += look_at_conf(context["dag_run"].conf or {}, self.dag.params)
         findings += examine(patients)
         say = {OK: self.log.info, WARNING: self.log.warning, ERROR: self.log.error}
         for finding in findings:

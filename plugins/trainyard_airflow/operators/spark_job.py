@@ -15,7 +15,7 @@ from airflow.sdk import Asset, Context
 from trainyard.errors import JobError
 from trainyard.layout import run_directory
 from trainyard.specs import RunDirectory
-from trainyard_airflow import masking, settings
+from trainyard_airflow import masking, preflight, settings
 from trainyard_airflow.capacity import check_known_slots
 from trainyard_airflow.client_submission import ClientSubmission
 from trainyard_airflow.cluster_driver import ClusterDriver
@@ -113,6 +113,8 @@ class SparkJobOperator(SparkSubmitOperator):
             check_known_slots(job, master)
             submission = self._submission(job, master)
             if master.rest is None:
+                if master.deploy_mode == "client":
+                    preflight.check_files(self._travelling())
                 here = self._run(ClientSubmission(submission))
                 return self._finished(context, job, here.run())
             there = self._run(
@@ -167,6 +169,15 @@ class SparkJobOperator(SparkSubmitOperator):
         self._is_killed = True
         if self._running is not None:
             self._running.end()
+
+    def _travelling(self) -> dict[str, str | None]:
+        """The files that go with the job, by the argument that names them."""
+        return {
+            "py_files": self.py_files,
+            "files": self.files,
+            "archives": self._archives,
+            "jars": self.jars,
+        }
 
     def _submission(self, job: RunDirectory, master: SparkMaster) -> Submission:
         return Submission(
