@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from trainyard.errors import JobError
+from trainyard.specs import RunDirectory
 from trainyard_airflow import capacity
 from trainyard_airflow.capacity import Demand
 from trainyard_airflow.connection import SparkMaster
@@ -51,14 +52,13 @@ def check_room(
         time.sleep(0.5)
 
 
-def demand_of(conf: Mapping[str, Any], hook: Any, *, job: str, slots: int) -> Demand:
+def demand_of(conf: Mapping[str, Any], hook: Any, job: RunDirectory) -> Demand:
     """What a job asks of a cluster that runs its driver too.
 
     Args:
         conf: Spark configuration.
         hook: the provider's hook, whose own arguments go before it.
-        job: its name.
-        slots: tasks that it runs at once.
+        job: the job.
 
     Raises:
         JobError: the settings cannot be read, or exclude each other.
@@ -71,4 +71,4 @@ def demand_of(conf: Mapping[str, Any], hook: Any, *, job: str, slots: int) -> De
     }
     given = {name: value for name, value in arguments.items() if value is not None}
     settings = {name: str(value) for name, value in {**conf, **given}.items()}
-    return capacity.demand(settings, job, slots, driver_on_cluster=True)
+    return capacity.demand(settings, job, driver_on_cluster=True)

@@ -52,7 +52,7 @@ def look_at_cluster(patient: Patient, master: SparkMaster) -> Iterator[Finding]:
         return
     conf = configuration(patient, master)
     on_cluster = master.deploy_mode == "cluster"
-    asked = demand(conf, job.job, job.slots, driver_on_cluster=on_cluster)
+    asked = demand(conf, job, driver_on_cluster=on_cluster)
     state = read_master(master.web)
     if state.status != "ALIVE":
         yield warning(
