@@ -99,7 +99,9 @@ def measure(kinds: list[str], dataset: str, repeats: int) -> dict[str, list[dict
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     for _ in range(repeats):
         for kind in kinds:
-            found[kind].append(one(kind, dataset))
+            measured = one(kind, dataset)
+            print(f"{kind}: {json.dumps(measured)}", file=sys.stderr, flush=True)
+            found[kind].append(measured)
     return found
 
 

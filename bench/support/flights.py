@@ -69,6 +69,28 @@ def repeated_flights(directory: Path, table: Table, times: int) -> Dataset:
     return _write(directory, splits)
 
 
+def sized_flights(directory: Path, table: Table, rows: int, *, whole: bool) -> Dataset:
+    """Write a dataset of so many training rows: the flights, repeated or the first of them.
+
+    Args:
+        directory: where.
+        table: see `flights`.
+        rows: how many.
+        whole: whether missing numbers become their column's mean, and all are scaled, as a network
+            wants them.
+    """
+    features, late, _ = table
+    if whole:
+        features = features - np.nanmean(features, axis=0, dtype=np.float64)
+        features = np.nan_to_num(features / np.nanstd(features, axis=0)).astype(np.float32)
+    order = np.random.default_rng(0).permutation(len(late))
+    taken = np.resize(order, rows)
+    splits = {"train": (features[taken], late[taken])}
+    if whole:
+        return write_dataset(directory, splits, classes=2, row_group_rows=ROW_GROUP_ROWS)
+    return _write(directory, splits)
+
+
 def flights_by_month(directory: Path, table: Table) -> Dataset:
     """Write a dataset that trains on nine months, validates on one, and tests on the last two.
 

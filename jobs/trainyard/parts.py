@@ -86,13 +86,24 @@ class PartWriter:
     Args:
         directory: directory that the file's path is relative to.
         path: the file's path; no other task may have it.
+        repeating: top-level columns whose values repeat, which alone get a dictionary; all by
+            default, though building one for values that hardly repeat takes time.
     """
 
-    def __init__(self, directory: str, path: str, schema: pa.Schema, row_group_rows: int) -> None:
+    def __init__(
+        self,
+        directory: str,
+        path: str,
+        schema: pa.Schema,
+        row_group_rows: int,
+        *,
+        repeating: Sequence[str] | None = None,
+    ) -> None:
         self._uri = join(directory, path)
         self._path = path
         self._schema = schema
         self._rows = row_group_rows
+        self._dictionaries: bool | list[str] = True if repeating is None else list(repeating)
         self._pending: list[pa.RecordBatch] = []
         self._groups: list[int] = []
 
@@ -101,7 +112,12 @@ class PartWriter:
             fs, path = store.filesystem(self._uri)
             fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._file = fs.open(path, "wb")
-            self._writer = pq.ParquetWriter(self._file, self._schema, write_page_checksum=True)
+            self._writer = pq.ParquetWriter(
+                self._file,
+                self._schema,
+                use_dictionary=self._dictionaries,
+                write_page_checksum=True,
+            )
         return self
 
     def write(self, batch: pa.RecordBatch) -> None:

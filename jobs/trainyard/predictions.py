@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ROW_GROUP_ROWS = 65_536
+_SAME = ("model_name", "model_version", "scored_at")
+"""Columns that are the same in every row."""
+
 _REPORT = "written string"
 
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[Batch]]
@@ -156,7 +159,10 @@ def write_parts(
                 content = (content + content_of(batch)) % 2**64
                 yield batch
 
-        with PartWriter(target.directory, path, schema, _ROW_GROUP_ROWS) as file:
+        repeating = _SAME if scorer.meta.task == REGRESSION else ("prediction", *_SAME)
+        with PartWriter(
+            target.directory, path, schema, _ROW_GROUP_ROWS, repeating=repeating
+        ) as file:
             for batch in batches(tallied()):
                 faults.add(batch, layout)
                 unseen += batch.unseen

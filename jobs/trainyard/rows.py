@@ -84,7 +84,9 @@ class Batch:
     @property
     def good(self) -> np.ndarray[Any, Any]:
         """Positions of the usable rows."""
-        return np.setdiff1d(np.arange(len(self.values)), np.fromiter(self.faults, np.int64))
+        usable = np.ones(len(self.values), np.bool_)
+        usable[list(self.faults)] = False
+        return np.flatnonzero(usable)
 
 
 def classify(batch: pa.RecordBatch, layout: Layout) -> Batch:

@@ -38,6 +38,7 @@ class Demand:
         executor_memory: MiB.
         most_cores: limit on the executors' cores together, if there is one.
         gpus: GPUs of an executor.
+        slots_setting: what the job calls its number of slots, for messages.
     """
 
     job: str
@@ -49,6 +50,7 @@ class Demand:
     executor_memory: int = 1024
     most_cores: int | None = None
     gpus: int = 0
+    slots_setting: str = RunDirectory.slots_setting
 
     def __str__(self) -> str:
         each = f"{self.executor_cores or 'all'} cores and {self.executor_memory} MiB each"
@@ -62,21 +64,21 @@ class Demand:
         )
 
 
-def demand(conf: Mapping[str, str], job: str, slots: int, *, driver_on_cluster: bool) -> Demand:
+def demand(conf: Mapping[str, str], job: RunDirectory, *, driver_on_cluster: bool) -> Demand:
     """What Spark's configuration makes a submission ask for.
 
     Args:
         conf: Spark's configuration, spark-defaults.conf included where there is one.
-        job: name of the job.
-        slots: tasks that it must run at the same time.
+        job: the job.
         driver_on_cluster: whether a worker runs the driver.
 
     Raises:
         JobError: the settings cannot be read, or exclude each other.
     """
     asked = Demand(
-        job=job,
-        slots=slots,
+        job=job.job,
+        slots=job.slots,
+        slots_setting=job.slots_setting,
         driver_cores=_count(conf, "spark.driver.cores", 1) if driver_on_cluster else 0,
         driver_memory=memory(conf, "spark.driver.memory"),
         task_cores=_count(conf, "spark.task.cpus", 1),
@@ -92,11 +94,12 @@ def demand(conf: Mapping[str, str], job: str, slots: int, *, driver_on_cluster: 
             f"Set spark.executor.cores to {asked.task_cores} or more.",
         )
     possible = _at_most(asked)
-    if possible is not None and possible < slots:
+    if possible is not None and possible < job.slots:
         raise JobError(
             f"spark.cores.max is {asked.most_cores}, which gives {possible} tasks at once, and"
-            f" {job} runs {slots}.",
-            f"Set spark.cores.max to {_cores_for(asked)} or more, or ranks to {possible} or less.",
+            f" {job.job} runs {job.slots}.",
+            f"Set spark.cores.max to {_cores_for(asked)} or more"
+            + (f", or {job.slots_setting} to {possible} or less." if possible else "."),
         )
     return asked
 
@@ -279,4 +282,6 @@ def _fix(asked: Demand, workers: Sequence[Worker]) -> str:
         else f"add workers, or cores to a worker, until {needed} cores fit"
     )
     slots, _ = _room(asked, workers)
-    return f"Set ranks to {slots} or less, or {more}." if slots else f"{more[0].upper()}{more[1:]}."
+    if not slots:
+        return f"{more[0].upper()}{more[1:]}."
+    return f"Set {asked.slots_setting} to {slots} or less, or {more}."

@@ -167,7 +167,8 @@ def _unexplained(job: RunDirectory, code: int, last_line: str) -> str:
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return (
             f"cause: {job.job} was killed by signal 9, most likely because memory ran out."
-            " fix: Give it more memory (driver_memory), or a smaller batch_size or fewer ranks."
+            " fix: Give it more memory (driver_memory), or less to hold at once: a smaller"
+            " batch_size, fewer ranks or workers."
         )
     return (
         f"cause: {job.job} ended with exit code {code} before it could say why; its last line"

@@ -75,7 +75,7 @@ def driver_request(submission: Submission) -> DriverRequest:
     # The spark-submit on the worker runs the driver where it is.
     hook._connection["deploy_mode"] = None
     words = [*hook._build_spark_common_args(), program, *job.argv()]
-    demand = demand_of(public, hook, job=job.job, slots=job.slots)
+    demand = demand_of(public, hook, job)
     return DriverRequest(
         words=words,
         variables=environment,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from trainyard.errors import JobError
+from trainyard.specs import RunDirectory
 from trainyard_airflow import capacity
 from trainyard_airflow.capacity import Demand
 from trainyard_airflow.connection import SparkMaster
@@ -57,17 +58,16 @@ def check_room(
         time.sleep(0.5)
 
 
-def demand_of(conf: Mapping[str, Any], hook: SparkSubmitHook, *, job: str, slots: int) -> Demand:
+def demand_of(conf: Mapping[str, Any], hook: SparkSubmitHook, job: RunDirectory) -> Demand:
     """What a job asks of a cluster that runs its driver too.
 
     Args:
         conf: Spark configuration.
         hook: the provider's hook; see `with_arguments`.
-        job: its name.
-        slots: tasks that it runs at once.
+        job: the job.
 
     Raises:
         JobError: the settings cannot be read, or exclude each other.
     """
     settings = {name: str(value) for name, value in with_arguments(conf, hook).items()}
-    return capacity.demand(settings, job, slots, driver_on_cluster=True)
+    return capacity.demand(settings, job, driver_on_cluster=True)

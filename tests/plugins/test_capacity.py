@@ -8,6 +8,7 @@ import pytest
 from tests.plugins.fake_master import idle, recorded
 
 from trainyard.errors import JobError, TransientError
+from trainyard.specs import TrainHorovod, TrainXGBoost
 from trainyard_airflow.capacity import Demand, check_fits, demand, why_wait
 from trainyard_airflow.master_web import MasterState, parse_state
 
@@ -20,7 +21,11 @@ def state(document: dict[str, Any]) -> MasterState:
 
 def wanted(conf: dict[str, str] | None = None, *, driver_on_cluster: bool = True) -> Demand:
     named = {f"spark.{name}": value for name, value in (conf or {}).items()}
-    return demand(CONF | named, "train", 2, driver_on_cluster=driver_on_cluster)
+    return demand(CONF | named, training(2), driver_on_cluster=driver_on_cluster)
+
+
+def training(ranks: int) -> TrainHorovod:
+    return TrainHorovod(run_dir="/r", dataset="d", model_name="m", ranks=ranks)
 
 
 def test_the_configuration_says_what_is_asked() -> None:
@@ -33,9 +38,10 @@ def test_the_configuration_says_what_is_asked() -> None:
         "spark.cores.max": "8",
         "spark.executor.resource.gpu.amount": "1",
     }
-    assert demand(conf, "train", 4, driver_on_cluster=True) == Demand(
-        job="train",
+    assert demand(conf, training(4), driver_on_cluster=True) == Demand(
+        job="train_horovod",
         slots=4,
+        slots_setting="ranks",
         driver_cores=2,
         driver_memory=2048,
         task_cores=2,
@@ -44,7 +50,7 @@ def test_the_configuration_says_what_is_asked() -> None:
         most_cores=8,
         gpus=1,
     )
-    plain = demand({}, "train", 2, driver_on_cluster=False)
+    plain = demand({}, training(2), driver_on_cluster=False)
     assert (plain.driver_cores, plain.executor_cores, plain.executor_memory) == (0, None, 1024)
 
 
@@ -102,6 +108,14 @@ def test_what_never_fits_is_refused_with_the_arithmetic(
 ) -> None:
     with pytest.raises(TransientError, match=message):  # more workers may come
         check_fits(wanted(conf), state(idle(*workers)))
+
+
+def test_the_fix_names_the_setting_of_the_job() -> None:
+    boosted = TrainXGBoost(run_dir="/r", dataset="d", model_name="m", num_workers=2)
+    with pytest.raises(JobError, match="Set num_workers to 1 or less"):
+        check_fits(demand(CONF, boosted, driver_on_cluster=True), state(idle((2, 4096))))
+    with pytest.raises(JobError, match="or num_workers to 1 or less"):
+        demand(CONF | {"spark.cores.max": "1"}, boosted, driver_on_cluster=True)
 
 
 def test_a_driver_elsewhere_takes_no_core() -> None:

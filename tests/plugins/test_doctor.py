@@ -231,6 +231,15 @@ def test_a_source_around_or_in_the_store_is_told(machine: Worker) -> None:
     for scheme in ("", "file://"):
         inside = examine([prepare(f"{scheme}{machine.store}/a/b")])
         assert "retention removes old runs" in "\n".join(said(inside, "warning"))
+    joined = Prepare(
+        run_dir="/r",
+        tables={"near": "sample:flights", "far": str(machine.home)},
+        query="SELECT * FROM near JOIN far",
+        features=("x",),
+        label="y",
+    )
+    found = errors_of(replace(LIGHT, job=joined))
+    assert f"setting 'tables' for 'far' is '{machine.home}', and the store" in found
     apart = examine([prepare(f"{machine.home}/sto")]), examine([prepare("sample:mnist")])
     assert not any("the store" in line for found in apart for line in said(found, "warning"))
 
@@ -300,7 +309,7 @@ def test_a_source_that_is_not_there_is_told(tmp_path: Path) -> None:
     def found(**settings: Any) -> str:
         job = Prepare.from_mapping({"run_dir": "/r", "features": ["a"], "label": "b", **settings})
         master = resolve("spark_default", deploy_mode=None, binary=None)
-        return "\n".join(said(look_at_sources(replace(LIGHT, job=job), master)))
+        return "\n".join(said(list(look_at_sources(replace(LIGHT, job=job), master))))
 
     there = tmp_path / "a.csv"
     there.touch()

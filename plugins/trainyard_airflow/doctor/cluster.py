@@ -53,7 +53,7 @@ def look_at_cluster(patient: Patient, master: SparkMaster) -> Iterator[Finding]:
         return
     conf = configuration(patient, master)
     on_cluster = master.deploy_mode == "cluster"
-    asked = demand(conf, job.job, job.slots, driver_on_cluster=on_cluster)
+    asked = demand(conf, job, driver_on_cluster=on_cluster)
     try:
         state = read_master(master.web)
     except JobError as problem:  # jobs are submitted without it too

@@ -69,15 +69,13 @@ def look_at_programs(patients: Iterable[Patient]) -> Iterator[Finding]:
 def look_at_paths(patients: Iterable[Patient]) -> Iterator[Finding]:
     """Whether a source lies where runs are written, or the other way round."""
     root = _plain(settings.store_root())
-    for patient in patients:
-        if not isinstance(patient.job, Prepare) or patient.job.source is None:
-            continue
-        source = _plain(patient.job.source)
+    for patient, setting, given in _sources(patients):
+        source = _plain(given)
         if root.startswith(source):
             yield error(
                 patient.task_id,
                 JobError(
-                    f"setting 'source' is {patient.job.source!r}, and the store {root!r} lies in"
+                    f"setting {setting} is {given!r}, and the store {root!r} lies in"
                     " it: the files of every run would be read as data.",
                     "Put the data into a directory of its own, or set AIRFLOW__TRAINYARD__STORE.",
                 ),
@@ -85,10 +83,20 @@ def look_at_paths(patients: Iterable[Patient]) -> Iterator[Finding]:
         elif source.startswith(root):
             yield warning(
                 patient.task_id,
-                f"setting 'source' is {patient.job.source!r}, which lies in the store {root!r}:"
+                f"setting {setting} is {given!r}, which lies in the store {root!r}:"
                 " retention removes old runs.",
                 "Copy the data to a directory of its own.",
             )
+
+
+def _sources(patients: Iterable[Patient]) -> Iterator[tuple[Patient, str, str]]:
+    """Every source of the tasks that prepare a dataset, with the setting that names it."""
+    for patient in patients:
+        if isinstance(patient.job, Prepare):
+            if patient.job.source is not None:
+                yield patient, "'source'", patient.job.source
+            for name, source in patient.job.tables.items():
+                yield patient, f"'tables' for {name!r}", source
 
 
 def _plain(uri: str) -> str:
