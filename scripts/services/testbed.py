@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -40,16 +40,18 @@ _TASK = "airflow worker -- "
 class Testbed:
     """Airflow's services, a master that recovers, and two workers; `with` starts and ends them.
 
+    The connection `spark_default` is the master in cluster mode, `spark_client` in client mode.
+
     Args:
         home: directory of all that they write.
         dags: the folder of DAGs.
-        variables: more of Airflow's environment.
     """
 
     __test__ = False  # pytest takes a name like this for a test
 
-    def __init__(self, home: Path, dags: Path, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, home: Path, dags: Path) -> None:
         self.cluster = Standalone(home / "cluster", recover=True)
+        client = {"conn_type": "spark", "host": self.cluster.url}
         self.place = Installation(home=home / "installation", port=free_port())
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "MLFLOW"))}
         self._environment = {
@@ -58,9 +60,9 @@ class Testbed:
             "PORT": str(self.place.port),
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW_CONN_SPARK_DEFAULT": self.cluster.connection(),
+            "AIRFLOW_CONN_SPARK_CLIENT": json.dumps(client),
             "SPARK_LOCAL_IP": HOST,
             **_DEADLY_SOON,
-            **(variables or {}),
         }
         self._sessions: dict[str, int] = {}
         self._children: list[subprocess.Popen[bytes]] = []

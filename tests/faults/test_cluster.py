@@ -1,6 +1,6 @@
-"""Trainings on a cluster, below an Airflow: whatever is killed, they end green, and nothing is left.
+"""Trainings on a cluster, below an Airflow: whatever is killed, they end green and leave nothing.
 
-One claim does the work at a time; a training whose driver or ranks were killed goes on where it was.
+One claim does the work at a time; where driver or ranks were killed, training goes on where it was.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from services import victims
 from services.lifelines import lifelines, problems_of
 from services.testbed import Testbed, wait_for
 from services.victims import Victim
-
 from trainyard import rundir
 
 pytestmark = pytest.mark.timeout(600)
