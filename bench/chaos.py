@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random kill -9s, one in each run of a job in cluster mode: how many claims did the work?
 
-    python bench/chaos.py [--kills N] [--seed SEED] [--only VICTIM]
+    python bench/chaos.py [--kills N] [--seed SEED] [--only VICTIM ...]
 
 One Airflow and one Spark cluster serve all the runs; what was killed is started again a few seconds
 later. The victim and the moment come from the seed, which is printed. After each kill:
@@ -57,7 +57,7 @@ SCENES: dict[str, Scene] = {
 }
 
 
-def main(kills: int, seed: int, only: str | None) -> int:
+def main(kills: int, seed: int, scenes: list[str]) -> int:
     """Kill, and print what came of each kill."""
     dice = random.Random(seed)  # noqa: S311 - it chooses victims
     print(f"seed {seed}, {kills} kills", flush=True)
@@ -69,7 +69,7 @@ def main(kills: int, seed: int, only: str | None) -> int:
     ):
         wait_for(lambda: len(dag_ids(testbed.api)) == 4, 120)
         while done < kills:
-            name = only or dice.choice(list(SCENES))
+            name = dice.choice(scenes)
             began = time.monotonic()
             outcome = one(testbed, SCENES[name], dice)
             if outcome is None:
@@ -128,6 +128,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
-    parser.add_argument("--only", choices=list(SCENES))
+    parser.add_argument("--only", nargs="+", choices=list(SCENES), default=list(SCENES))
     options = parser.parse_args()
     sys.exit(main(options.kills, options.seed, options.only))
