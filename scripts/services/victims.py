@@ -18,12 +18,12 @@ class Victim:
     Attributes:
         find: its processes now; none where it is not there.
         restart: starts it again. Spark itself starts executors again, and a retry the driver.
-        carries_drivers: whether a driver that it has started dies with it.
+        takes_driver: whether a driver dies with these processes.
     """
 
     find: Callable[[Testbed], list[Process]]
     restart: Callable[[Testbed], object] = lambda testbed: None
-    carries_drivers: bool = False
+    takes_driver: Callable[[Testbed, list[Process]], bool] = lambda testbed, found: False
 
     def strike(self, testbed: Testbed, away: float) -> bool | None:
         """Kill it, and start it again after `away` seconds.
@@ -31,15 +31,14 @@ class Victim:
         Returns:
             Whether a driver died with it; None where there was nothing to kill.
         """
-        victims = self.find(testbed)
-        drivers = [*testbed.driver_jvms(), *testbed.driver_pythons()]
-        if not victims:
+        found = self.find(testbed)
+        if not found:
             return None
-        kill(victims)
+        takes_driver = self.takes_driver(testbed, found)
+        kill(found)
         time.sleep(away)
         self.restart(testbed)
-        sessions = {victim.session for victim in victims} if self.carries_drivers else set()
-        return any(driver in victims or driver.session in sessions for driver in drivers)
+        return takes_driver
 
 
 def kill(victims: Iterable[Process]) -> None:
@@ -67,13 +66,19 @@ def spark_worker(number: int, *, alone: bool = False) -> Victim:
     return Victim(
         find=find,
         restart=lambda testbed: testbed.cluster.start_worker(number),
-        carries_drivers=True,
+        takes_driver=lambda testbed, found: any(
+            driver.session == found[0].session for driver in testbed.driver_jvms()
+        ),
     )
 
 
 EXECUTOR = Victim(find=lambda testbed: testbed.executors()[-1:])
-DRIVER_JVM = Victim(find=lambda testbed: testbed.driver_jvms())
-DRIVER_PYTHON = Victim(find=lambda testbed: testbed.driver_pythons())
+DRIVER_JVM = Victim(
+    find=lambda testbed: testbed.driver_jvms(), takes_driver=lambda testbed, found: True
+)
+DRIVER_PYTHON = Victim(
+    find=lambda testbed: testbed.driver_pythons(), takes_driver=lambda testbed, found: True
+)
 MASTER = Victim(
     find=lambda testbed: testbed.cluster.session("master"),
     restart=lambda testbed: testbed.cluster.start_master(),

@@ -174,10 +174,11 @@ def test_an_airflow_worker_that_is_submitting(testbed: Testbed, dataset: str) ->
     assert victims.AIRFLOW_WORKER.strike(testbed, AWAY_SECONDS) is False
     training.check_end(claims=1)
     training.check_undisturbed()
+    assert training.run.tasks()["job"]["try_number"] == 2, "it was killed before it waited"
 
 
 def test_of_two_triggerers_one_is_paused(testbed: Testbed, dataset: str) -> None:
-    training = Training(testbed, dataset, "triggerer", epochs=150)
+    training = Training(testbed, dataset, "triggerer", epochs=250)
     training.wait_for_epoch(1)
     wait_until(lambda: training.run.tasks()["job"]["state"] == "deferred", SECONDS)
     paused = testbed.service("triggerer")
@@ -191,6 +192,9 @@ def test_of_two_triggerers_one_is_paused(testbed: Testbed, dataset: str) -> None
     finally:
         for process in paused:
             process.signal(signal.SIGCONT)
+    assert len(training.told()) < training.epochs, "a driver is there to be killed"
     training.check_end(claims=1)
     training.check_undisturbed()
+    logs = f"logs/*/run_id={training.run.run_id}/task_id=job/*.trigger.*.log"
+    assert len(list(testbed.place.airflow_home.glob(logs))) == 2, "both have waited"
     victims.kill(paused)
