@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,6 @@ from pathlib import Path
 import pytest
 from tests.e2e.runs import SECONDS, Run, dag_ids, wait_until
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 from services import victims
 from services.lifelines import lifelines, problems_of
 from services.testbed import Testbed, wait_for
