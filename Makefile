@@ -68,7 +68,7 @@ test-e2e: setup ## Test whole runs: Airflow, Spark and the registry together
 test-cluster: setup ## Test on a Spark standalone cluster of real processes; not in `make test`
 	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/cluster $(ARGS)
 
-test-faults: setup ## Test what is slow to kill: drivers, executors; not a part of `make test`
+test-faults: setup ## Test with kill -9: drivers, executors, workers, masters, Airflow; not in `make test`
 	$(JOBS_ENV) $(JOBS)/python -m pytest tests/faults $(ARGS)
 
 lint: setup-tools ## Check style
@@ -77,10 +77,10 @@ lint: setup-tools ## Check style
 
 types: setup ## Check types, each side against its own environment
 	MYPYPATH=jobs:scripts:tests/jobs:bench $(TOOLS)/mypy --python-executable=$(JOBS)/python \
-		--cache-dir=.cache/mypy/jobs --exclude bench/dags jobs tests/jobs tests/faults bench
+		--cache-dir=.cache/mypy/jobs --exclude '(bench|faults)/dags' jobs tests/jobs tests/faults bench
 	MYPYPATH=jobs:plugins:scripts $(TOOLS)/mypy --python-executable=$(AIRFLOW)/python \
 		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e \
-		tests/cluster bench/dags
+		tests/cluster tests/faults/dags bench/dags
 
 format: setup-tools ## Put code and imports in order
 	$(TOOLS)/ruff check --fix .

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from services import installation, processes
-from services.installation import HOST, MARK, ROOT, USER, Installation
+from services.installation import HOST, MARK, ROOT, SERVICES, USER, Installation
 from services.processes import Process
 
 sys.path.insert(0, str(ROOT / "jobs"))
@@ -39,13 +39,6 @@ sys.path.insert(0, str(ROOT / "plugins"))
 from trainyard.errors import JobError
 from trainyard_airflow.pools import PROMOTION_POOL
 
-SERVICES = {
-    "api-server": ["api-server"],
-    # Task logs are read from this disk; no port is opened to serve them.
-    "scheduler": ["scheduler", "--skip-serve-logs"],
-    "dag-processor": ["dag-processor"],
-    "triggerer": ["triggerer", "--skip-serve-logs"],
-}
 START_SECONDS = 180
 GRACE_SECONDS = 10
 

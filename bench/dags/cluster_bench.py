@@ -12,18 +12,17 @@ with DAG(dag_id="both_modes", schedule=None, catchup=False):
     tasks = [
         SparkJobOperator(
             task_id=mode,
-            conn_id=f"spark_{mode}",
+            conn_id=conn_id,
             job=Prepare(
                 source="sample:mnist", features=("pixels",), label="digit", key="id", reuse=False
             ),
         )
-        for mode in ("client", "cluster")
+        for mode, conn_id in (("client", "spark_client"), ("cluster", "spark_default"))
     ]
     chain(*tasks)
 
 with DAG(dag_id="endless", schedule=None, catchup=False, params={"dataset": Param(type="string")}):
     SparkJobOperator(
         task_id="train",
-        conn_id="spark_cluster",
         job=TrainHorovod(dataset=param("dataset"), epochs=100_000, model_name="endless"),
     )

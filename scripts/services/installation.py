@@ -22,6 +22,15 @@ USER = "admin"
 MARK = "TRAINYARD_SERVICES"
 """Variable that names the installation in the environment of all that its services start."""
 
+SERVICES = {
+    "api-server": ["api-server"],
+    # Task logs are read from this disk; no port is opened to serve them.
+    "scheduler": ["scheduler", "--skip-serve-logs"],
+    "dag-processor": ["dag-processor"],
+    "triggerer": ["triggerer", "--skip-serve-logs"],
+}
+"""The commands of `airflow` that make up an installation, by name."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:

@@ -71,6 +71,15 @@ def has_variable(process: Process, name: str, value: str) -> bool:
     return f"{name}={value}".encode() in environment.split(b"\0")
 
 
+def command(process: Process) -> list[str]:
+    """A process's command line, word by word; empty for one that is gone."""
+    try:
+        line = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return line.rstrip(b"\0").decode(errors="replace").split("\0")
+
+
 def end(find_them: Callable[[], Iterable[Process]], *, grace: float) -> list[Process]:
     """End processes, with SIGKILL after `grace` seconds, and return those that are left.
 

@@ -144,6 +144,10 @@ class Standalone:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
+    def session(self, member: str) -> list[Process]:
+        """A member's process and, of a worker, all the drivers and executors on it."""
+        return [p for p in self._all() if p.session == self.members[member].pid]
+
     def state(self) -> dict[str, Any]:
         """What the master's web API says."""
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -233,13 +237,5 @@ def free_port() -> int:
 
 def _is_daemon(process: Process) -> bool:
     """Whether it is a master or worker itself, or the shell that becomes one."""
-    try:
-        words = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return any(
-        word.startswith(
-            (b"org.apache.spark.deploy.master.", b"org.apache.spark.deploy.worker.Worker")
-        )
-        for word in words
-    )
+    mains = ("org.apache.spark.deploy.master.", "org.apache.spark.deploy.worker.Worker")
+    return any(word.startswith(mains) for word in processes.command(process))

@@ -164,3 +164,17 @@ def test_a_master_that_is_killed_and_starts_again_ends_nothing(
     assert took < 10
     assert isinstance(ended[0], AirflowException)
     assert sorted(p.name for p in task.store.glob("d/r/prepare/g0/claims/*.json")) == ["0001.json"]
+
+
+def test_of_a_list_of_masters_the_one_that_lives_is_asked(
+    task: Task, guarded: Standalone, token: str
+) -> None:
+    # Two that elect one need ZooKeeper; what both sides see of it is that the first is gone.
+    masters = f"spark://127.0.0.2:{guarded.port},127.0.0.1:{guarded.port}"
+    task.connect(guarded.connection(host=masters, password=token))
+    result = task.operator().execute(task.context())
+    assert result["claim"] == 1
+    seen = json.loads(result["outputs"]["dataset"])
+    assert f"spark.master={masters}" in seen["commands"], "the driver knows both"
+    wait_until(lambda: not guarded.jobs(), 10)
+    assert guarded.state()["activedrivers"] == []

@@ -1,4 +1,4 @@
-"""The helpers beside the jobs' tests, and how spark-submit is called here."""
+"""The helpers beside the jobs' tests and the scripts, and how spark-submit is called here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 JOB_TESTS = ROOT / "tests" / "jobs"
 BIN = Path(sys.executable).parent
 
-sys.path.insert(0, str(JOB_TESTS))
+sys.path[:0] = [str(JOB_TESTS), str(ROOT / "scripts")]
 
 
 def submission(program: Path, *arguments: str, master: str, **conf: str) -> list[str]:
