@@ -108,6 +108,23 @@ def test_one_split(spark: SparkSession, dataset: Dataset, model: str, tmp_path: 
     table, result = predicted(spark, tmp_path, dataset.directory, model, split="test")
     assert result["rows"] == {"in": 30, "out": 30}
     assert sorted(map(int, table["key"].to_pylist())) == list(range(30))
+    assert (
+        {"prediction", "scored_at"}
+        <= dictionaries(tmp_path)
+        <= set(table.column_names)
+        - {
+            "key",
+            "probabilities",
+        }
+    )
+
+
+def dictionaries(run_dir: Path) -> set[str]:
+    """The columns of a file with rows that have a dictionary."""
+    files = map(pq.ParquetFile, (run_dir / "predictions").glob("*.parquet"))
+    group = next(file for file in files if file.metadata.num_rows).metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    return {c.path_in_schema.split(".")[0] for c in columns if c.has_dictionary_page}
 
 
 def test_an_empty_split_is_an_empty_table(
