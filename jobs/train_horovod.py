@@ -23,6 +23,7 @@ from trainyard.barrier.engine import LaunchSettings
 from trainyard.barrier.launch import BarrierLauncher, run_again
 from trainyard.dataset import Dataset
 from trainyard.errors import JobError
+from trainyard.horovod import optimizer
 from trainyard.horovod.history import TrainResult
 from trainyard.horovod.launch import HorovodEngine
 from trainyard.horovod.loader import check_rows
@@ -48,6 +49,7 @@ def check(spec: TrainHorovod, dataset: Dataset) -> None:
             "Prepare it with imputation='mean' and encoding='onehot'.",
         )
     check_rows(dataset.rows("train"), ranks=spec.ranks, batch_size=spec.batch_size)
+    optimizer.check(spec)
     network = networks.build(spec.network, spec.network_params)
     networks.check_fit(
         network,

@@ -214,7 +214,7 @@ def twice(work: Callable[[], T]) -> tuple[dict[str, float], T]:
 
 def warm(work: Callable[[], T]) -> tuple[float, T]:
     """The median of three times after a first one, in seconds, and what the last one gave."""
-    work()
+    result = work()
     times = []
     for _ in range(3):
         began = time.monotonic()

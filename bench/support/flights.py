@@ -81,8 +81,8 @@ def sized_flights(directory: Path, table: Table, rows: int, *, whole: bool) -> D
     """
     features, late, _ = table
     if whole:
-        features = features - np.nanmean(features, axis=0, dtype=np.float64)
-        features = np.nan_to_num(features / np.nanstd(features, axis=0)).astype(np.float32)
+        centred = features - np.nanmean(features, axis=0, dtype=np.float64)
+        features = np.nan_to_num(centred / np.nanstd(centred, axis=0)).astype(np.float32)
     order = np.random.default_rng(0).permutation(len(late))
     taken = np.resize(order, rows)
     splits = {"train": (features[taken], late[taken])}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Collection
@@ -136,8 +137,9 @@ class Claim:
 
 def last_claim(run_dir: str) -> ClaimRecord | None:
     """The latest claim on a run directory."""
-    numbers = [n for n in store.list_names(join(run_dir, CLAIMS)) if n.endswith(".json")]
-    return _read_claim(run_dir, int(numbers[-1].split(".")[0])) if numbers else None
+    names = store.list_names(join(run_dir, CLAIMS))
+    numbers = [int(name.split(".")[0]) for name in names if re.fullmatch(r"\d+\.json", name)]
+    return _read_claim(run_dir, max(numbers)) if numbers else None
 
 
 def live_claim(run_dir: str, *, ended: Collection[str] = ()) -> ClaimRecord | None:
@@ -187,7 +189,13 @@ def _claim_uri(run_dir: str, number: int, suffix: str) -> str:
 
 
 def _read_claim(run_dir: str, number: int) -> ClaimRecord:
-    return ClaimRecord(**store.read_json(_claim_uri(run_dir, number, "json")))
+    uri = _claim_uri(run_dir, number, "json")
+    try:
+        return ClaimRecord(**store.read_json(uri))
+    except (TypeError, ValueError) as error:
+        raise JobError(
+            f"{uri!r} is no claim of a driver: {error}.", "Remove it, or use another run directory."
+        ) from error
 
 
 def _read_beat(run_dir: str, number: int) -> bytes:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +30,8 @@ from trainyard.errors import SettingError, nearest
 from trainyard.fields import Field, is_template, resolve, setting
 
 __all__ = ["Contract", "Field", "is_template", "setting"]
+
+_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,15 @@ class Contract:
 
     def __post_init__(self) -> None:
         for field in self.settings():
-            object.__setattr__(self, field.name, field.convert(getattr(self, field.name)))
+            value = field.convert(getattr(self, field.name))
+            if _PASSWORD.search(str(value)):
+                raise SettingError(
+                    field.name,
+                    "(hidden)",
+                    "its URI holds a password, which would be recorded and logged",
+                    "Give credentials by environment, or by Spark's configuration.",
+                )
+            object.__setattr__(self, field.name, value)
         if not self.templated:
             self.check()
 

@@ -48,8 +48,9 @@ def versions() -> list[Version]:
                 wanted.setdefault(previous, "it served before the champion")
             token = None
             while True:
+                quote = '"' if "'" in model.name else "'"
                 page = client.search_model_versions(
-                    f"name = '{model.name}'", max_results=_PAGE, page_token=token
+                    f"name = {quote}{model.name}{quote}", max_results=_PAGE, page_token=token
                 )
                 found += [
                     Version(

@@ -66,6 +66,7 @@ class StoredRun:
         active: when a driver last began or ended there, in seconds since the epoch.
         made_from: runs that hold what it was made from.
         finished: the tasks that have a result.
+        trouble: why it stays for good: what in it cannot be read; empty where all can.
     """
 
     dag: str
@@ -74,6 +75,7 @@ class StoredRun:
     active: float
     made_from: frozenset[str]
     finished: frozenset[str]
+    trouble: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +181,8 @@ def _old(runs: list[StoredRun], keep: Keep, now: float) -> set[str]:
 
 def _needed(root: str, run: StoredRun, used: list[lineage.Version], now: float) -> str | None:
     """Why a run must stay although it is old."""
+    if run.trouble:
+        return run.trouble
     for version in used:
         if _run_of(root, version) == run.path:
             return f"models:/{version.name}/{version.version} was made there ({version.why})"
@@ -212,15 +216,18 @@ def _runs(root: str) -> Iterator[StoredRun]:
 
 
 def _run(root: str, dag: str, path: str, tasks: list[str]) -> StoredRun:
-    times, sources, finished = [0.0], set(), set()
+    times, sources, finished, trouble = [0.0], set(), set(), ""
     for task in tasks:
         directory = join(root, task)
-        if claim := last_claim(directory):
-            times.append(claim.time)
-        if result := rundir.read_result(directory):
-            times.append(result["finished"])
-            finished.add(task)
-            sources |= {_run_path(root, text) for text in _texts(result)}
+        try:
+            if claim := last_claim(directory):
+                times.append(claim.time)
+            if (result := rundir.read_result(directory)) is not None:
+                times.append(float(result["finished"]))
+                finished.add(task)
+                sources |= {_run_path(root, text) for text in _texts(result)}
+        except (JobError, KeyError, TypeError, ValueError) as error:
+            trouble = f"{task} cannot be read: {error}"
     return StoredRun(
         dag=dag,
         path=path,
@@ -228,6 +235,7 @@ def _run(root: str, dag: str, path: str, tasks: list[str]) -> StoredRun:
         active=max(times),
         made_from=frozenset(source for source in sources if source and source != path),
         finished=frozenset(finished),
+        trouble=trouble,
     )
 
 
@@ -240,7 +248,7 @@ def _tasks(root: str, path: str) -> list[str]:
             if (
                 re.fullmatch(r"g\d+", generation)
                 and store.within(root, join(root, directory))
-                and last_claim(join(root, directory)) is not None
+                and store.list_names(join(root, directory, CLAIMS))
             ):
                 found.append(directory)
     return found

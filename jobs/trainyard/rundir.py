@@ -228,8 +228,24 @@ def write_result(run_dir: str, result: Mapping[str, Any]) -> None:
 
 
 def read_result(run_dir: str) -> dict[str, Any] | None:
-    """The manifest, or None where the run directory is no result."""
+    """The manifest, or None where the run directory is no result.
+
+    Raises:
+        JobError: there is a file in its place that is none.
+    """
+    uri = join(run_dir, RESULT)
     try:
-        return dict(store.read_json(join(run_dir, RESULT)))
+        result = store.read_json(uri)
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise _no_result(uri, str(error)) from error
+    if not isinstance(result, dict):
+        raise _no_result(uri, f"it holds {type(result).__name__}")
+    return result
+
+
+def _no_result(uri: str, problem: str) -> JobError:
+    return JobError(
+        f"{uri!r} is no result of a job: {problem}.", "Remove it, or use another run directory."
+    )

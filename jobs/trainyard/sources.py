@@ -82,12 +82,16 @@ def open_table(
 
 def check_apart(source: str, directory: str) -> None:
     """Raise `JobError` when a source and the directory of the results lie one in the other."""
-    read, written = (uri.removeprefix("file://").rstrip("/") + "/" for uri in (source, directory))
-    if read.startswith(written) or written.startswith(read):
-        raise JobError(
-            f"setting 'source' is {source!r}, where the results would go too: {directory!r}.",
-            "Use another run directory.",
-        )
+    if source.startswith((_SAMPLE, _TABLE)):
+        return
+    written = store.real(directory) + "/"
+    for path in store.matches(source):
+        read = path.rstrip("/") + "/"
+        if read.startswith(written) or written.startswith(read):
+            raise JobError(
+                f"setting 'source' is {source!r}, where the results would go too: {directory!r}.",
+                "Use another run directory.",
+            )
 
 
 def detect_format(source: str) -> str:

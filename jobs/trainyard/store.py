@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import posixpath
+import re
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -33,8 +35,24 @@ def is_local(uri: str) -> bool:
 
 
 def local_path(uri: str) -> Path:
-    """The path that a local URI names."""
-    return Path(uri.removeprefix("file://"))
+    """The path that a local URI names, however many slashes follow its `file:`."""
+    return Path(re.sub(r"^file:(//(?=/))?", "", uri))
+
+
+def real(uri: str) -> str:
+    """One spelling of all those of a path or URI: absolute, without links, dots and empty parts."""
+    if is_local(uri):
+        return str(local_path(uri).resolve())
+    scheme, host, path, *_ = urlsplit(uri)
+    return f"{scheme}://{host}/{posixpath.normpath(path.strip('/')) if path.strip('/') else ''}"
+
+
+def matches(uri: str) -> list[str]:
+    """What a path or a pattern of paths names, in the spelling of `real`; itself if nothing."""
+    if not set("*?[{") & set(uri):
+        return [real(uri)]
+    fs, path = filesystem(str(local_path(uri).absolute()) if is_local(uri) else uri)
+    return [real(fs.unstrip_protocol(str(found))) for found in fs.glob(path)] or [real(uri)]
 
 
 def is_missing_here(uri: str) -> bool:
@@ -212,15 +230,22 @@ def remove(uri: str) -> None:
 
 
 def within(root: str, uri: str) -> str | None:
-    """The path of a URI relative to a directory; None where it is not in it, or by a link only."""
-    top, path = (text.removeprefix("file://").rstrip("/") for text in (root, uri))
-    if not path.startswith(top + "/") or ".." in path.split("/"):
+    """The path of a URI relative to a directory; None where it is not in it, or by a link only.
+
+    However both are spelled, and also where a link leads to the directory itself.
+    """
+    if is_local(root) != is_local(uri) or ".." in uri.split("/"):
         return None
-    relative = path[len(top) + 1 :]
-    if is_local(root):
-        real = Path(top).resolve()
-        return relative if (real / relative).resolve() == real / relative else None
-    return relative
+    if not is_local(root):
+        top, path = real(root), real(uri)
+        return path.removeprefix(top + "/") if path.startswith(top + "/") else None
+    target, top_path = local_path(uri), local_path(root).resolve()
+    for parent in target.parents if target.is_absolute() else ():
+        if parent.resolve() == top_path:
+            relative = target.relative_to(parent)
+            inside = (top_path / relative).resolve() == top_path / relative
+            return str(relative) if inside else None
+    return None
 
 
 @contextmanager

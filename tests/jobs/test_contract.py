@@ -338,3 +338,14 @@ def test_what_says_how_the_work_is_done_decides_nothing() -> None:
         "experiment",
         "model_name",
     }
+
+
+@pytest.mark.parametrize("setting", ["source", "tables"])
+def test_a_password_in_a_uri_is_refused_and_not_shown(setting: str) -> None:
+    uri = "s3a://me:open-sesame@bucket/x.parquet"
+    given = {"source": uri} if setting == "source" else {"tables": {"a": uri}, "query": "SELECT 1"}
+    rest = {key: value for key, value in PREPARE.items() if key != "source"}
+    with pytest.raises(SettingError, match="holds a password") as caught:
+        Prepare.from_mapping({**rest, **given})
+    assert "open-sesame" not in str(caught.value)
+    assert Prepare.from_mapping({**rest, "source": "s3a://bucket/a:b@c"}).source

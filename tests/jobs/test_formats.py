@@ -24,6 +24,7 @@ from trainyard.claims import Claim
 from trainyard.errors import JobError
 from trainyard.parts import sweep
 from trainyard.repeating import Repeating
+from trainyard.sources import check_apart
 
 
 @pytest.fixture(params=["local", "file", "memory"])
@@ -70,6 +71,59 @@ class TestStore:
             store.write_bytes(layout.join(root, folder, name), b"x")
         sweep(root, [f"{folder}one", f"{folder}two"])
         assert store.list_names(layout.join(root, folder)) == ["one", "two"]
+
+    def test_a_path_has_one_spelling(self, tmp_path: Path) -> None:
+        (tmp_path / "store" / "dag").mkdir(parents=True)
+        (tmp_path / "link").symlink_to(tmp_path / "store")
+        (tmp_path / "store" / "out").symlink_to(tmp_path)
+        root, inside = str(tmp_path / "store"), str(tmp_path / "store" / "dag" / "run")
+        spelled = (f"file:{inside}", f"file://{inside}", f"{tmp_path}/link/dag//./run")
+        assert {store.real(uri) for uri in (inside, *spelled)} == {inside}
+        for top in (root, f"{root}/.", f"file:{root}/", f"{tmp_path}/link", f"/{root}"):
+            assert store.within(top, inside) == store.within(top, spelled[0]) == "dag/run"
+        for outside in (
+            str(tmp_path),
+            root,
+            f"{root}/out/x",
+            f"{root}/../x",
+            "dag/run",
+            f"{root}x",
+        ):
+            assert store.within(root, outside) is None
+        assert store.within("s3://b//store/", "s3://b/store/dag") == "dag"
+        assert store.within("s3://b/store", "s3://b/stored") is None
+
+    def test_a_source_in_the_results_is_refused_however_it_is_spelled(self, tmp_path: Path) -> None:
+        data = tmp_path / "run" / "data"
+        data.mkdir(parents=True)
+        (data / "x.parquet").touch()
+        (tmp_path / "link").symlink_to(data)
+        for source in (
+            f"{data}/x.parquet",
+            f"{tmp_path}/run/../run/data/x.parquet",
+            f"{tmp_path}//run/data",
+            f"{tmp_path}/link/x.parquet",
+            f"{tmp_path}/ru*/data/x.parquet",
+            f"file:{data}/x.parquet",
+            str(tmp_path),
+        ):
+            with pytest.raises(JobError, match="where the results would go too"):
+                check_apart(source, str(data))
+        (tmp_path / "other.parquet").touch()
+        check_apart(f"{tmp_path}/*.parquet", str(data))
+        check_apart("sample:mnist", str(data))
+
+    @pytest.mark.parametrize("content", ["", "null", "[]", "garbage"])
+    def test_foreign_files_are_named(self, tmp_path: Path, content: str) -> None:
+        (tmp_path / "result.json").write_text(content)
+        with pytest.raises(JobError, match=r"result.json' is no result of a job"):
+            rundir.read_result(str(tmp_path))
+        (tmp_path / "claims").mkdir()
+        (tmp_path / "claims" / "notes.json").write_text(content)
+        assert claims.last_claim(str(tmp_path)) is None
+        (tmp_path / "claims" / "0002.json").write_text(content)
+        with pytest.raises(JobError, match=r"0002.json' is no claim of a driver"):
+            claims.last_claim(str(tmp_path))
 
     def test_what_a_filesystem_raises_is_an_os_error(
         self, root: str, monkeypatch: pytest.MonkeyPatch

@@ -152,6 +152,25 @@ def test_the_champion_and_all_it_was_made_from_stay_however_old(made: Store) -> 
     assert [path.name for path in (made.root / "artifacts").iterdir()] == [runs[champion].run_id]
 
 
+def test_the_champion_stays_however_the_store_is_spelled(made: Store, tmp_path: Path) -> None:
+    directory = made.task("d/champion", "train", age=90)
+    made.task("d/old", "train", age=90)
+    made.promote(made.version(directory))
+    (tmp_path / "link").symlink_to(made.root)
+    for root in (f"{made.root}/.", f"/{made.root}", f"file:{made.root}", f"{tmp_path}/link"):
+        assert retention.plan(root, KEEP).runs == ("d/old",)
+
+
+@pytest.mark.parametrize("file", ["result.json", "claims/0002.json"])
+def test_a_run_that_cannot_be_read_stays_and_keeps_no_other(made: Store, file: str) -> None:
+    strange = made.task("d/strange", "train", age=90)
+    made.task("d/old", "train", age=90)
+    (strange / file).write_text("{}")
+    plan = retention.plan(str(made.root), KEEP)
+    assert plan.runs == ("d/old",)
+    assert "d/strange/train/g0 cannot be read" in plan.kept["d/strange"]
+
+
 def test_the_champion_before_stays_for_a_rollback(made: Store) -> None:
     tasks = [made.task(f"mnist/{i}", "train", age=100 - i) for i in range(3)]
     for task in tasks:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
+from trainyard.errors import SettingError
 from trainyard.specs import TrainHorovod
 
 _WRAPPED = ("add_param_group", "state_dict", "load_state_dict")
@@ -27,6 +28,21 @@ def make(
     kind = getattr(torch.optim, spec.optimizer)
     made: torch.optim.Optimizer = kind(parameters, lr=rate(spec, ranks), **spec.optimizer_params)
     return made
+
+
+def check(spec: TrainHorovod) -> None:
+    """Raise `SettingError` for values that the optimizer itself refuses."""
+    try:
+        made = make(spec, [nn.Parameter(torch.zeros(1))], spec.ranks)
+        made.param_groups[0]["params"][0].grad = torch.ones(1)
+        step(made)
+    except (ValueError, OverflowError, RuntimeError, TypeError) as error:
+        raise SettingError(
+            "optimizer_params",
+            spec.optimizer_params,
+            f"{spec.optimizer} with learning_rate {spec.learning_rate:g} refuses it: {error}",
+            "Correct the value that it names.",
+        ) from error
 
 
 def rate(spec: TrainHorovod, ranks: int) -> float:

@@ -101,8 +101,7 @@ def _sources(patients: Iterable[Patient]) -> Iterator[tuple[Patient, str, str]]:
 
 def _plain(uri: str) -> str:
     """A path to compare, ending in a slash."""
-    local = store.is_local(uri)
-    return (str(store.local_path(uri).resolve()) if local else uri).rstrip("/") + "/"
+    return store.real(uri).rstrip("/") + "/"
 
 
 def _http_registry(uri: str) -> Finding:
