@@ -21,7 +21,7 @@ def spec_of(**settings: Any) -> TrainHorovod:
         {"optimizer_params": {"nesterov": True}},
         {"optimizer_params": {"momentum": -1}},
         {"optimizer": "Adam", "optimizer_params": {"betas": [1, 2]}},
-        {"learning_rate": 1e308},
+        {"learning_rate": 1e300, "scale_learning_rate": False},
         {"optimizer_params": {"momentum": 10**400}},
     ],
 )
