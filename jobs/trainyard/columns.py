@@ -52,7 +52,8 @@ def numbers_of(name: str, kind: DataType) -> Column:
 def time_of(name: str, kind: DataType) -> Column:
     """A column of times, dates or numbers as a double that orders them; null where it is neither.
 
-    Times and dates become microseconds since 1970, UTC unless they say otherwise.
+    Times and dates become microseconds since 1970, UTC unless they say otherwise. A text without a
+    date is a finite number or nothing: a time of day alone would be another one each day.
     """
     given = column(name)
     if isinstance(kind, NumericType):
@@ -60,4 +61,5 @@ def time_of(name: str, kind: DataType) -> Column:
     moment = F.unix_micros(given.try_cast("timestamp")).cast("double")
     if isinstance(kind, DateType | TimestampType | TimestampNTZType):
         return moment
-    return F.coalesce(given.try_cast("double"), moment)
+    number = given.try_cast("double")
+    return F.when(given.rlike(r"^\s*\d{4}-\d"), moment).when(F.abs(number) < float("inf"), number)

@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from prepared_tables import ROWS, all_rows, prepared, refusal, spec_for, table
+from pyspark.sql.types import StringType
 
+from trainyard.columns import time_of
 from trainyard.dataset import Dataset
 from trainyard.errors import SettingError
 from trainyard.specs import SPLITS
@@ -243,3 +245,10 @@ class TestCarried:
         assert "1 where weight 'w' is null (such as key 1)" in message
         assert "1 where weight 'w' is negative (such as key 2)" in message
         assert "1 where weight 'w' is infinite (such as key 3)" in message
+
+
+def test_a_text_is_a_time_by_its_date_or_a_finite_number(spark: SparkSession) -> None:
+    texts = ["2013-09-01", "17", "-1.5e3", "05:00", "inf", "-Infinity", "NaN", "soon", None]
+    frame = spark.createDataFrame([(text,) for text in texts], "t string")
+    found = [row[0] for row in frame.select(time_of("t", StringType())).collect()]
+    assert found == [1377993600e6, 17.0, -1500.0, *[None] * 6]
