@@ -52,7 +52,8 @@ def slices(judged: Judged, dataset: Dataset, wanted: Sequence[str], plan: Plan) 
     found = []
     for column in wanted:
         at = dataset.keep.index(column)
-        values = np.array([NO_VALUE if row[at] is None else row[at] for row in judged.keep])
+        # As objects: numpy's own texts lose what ends in a null character.
+        values = np.array([_label(row[at]) for row in judged.keep], dtype=object)
         counts = Counter(values.tolist())
         if len(counts) > MOST_VALUES:
             raise JobError(
@@ -72,3 +73,9 @@ def slices(judged: Judged, dataset: Dataset, wanted: Sequence[str], plan: Plan) 
                 )
             )
     return found
+
+
+def _label(value: str | None) -> str:
+    if value is None:
+        return NO_VALUE
+    return repr(value) if value == NO_VALUE else value
