@@ -50,6 +50,10 @@ class DataFile:
     row_groups: tuple[int, ...]
     bytes: int
 
+    def __post_init__(self) -> None:
+        if self.path.startswith("/") or ".." in self.path.split("/"):
+            raise ValueError(f"the file {self.path!r} is not below the dataset's directory")
+
     @property
     def rows(self) -> int:
         """Rows of the file."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from digit_trainings import few_digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_datasets import write_dataset
@@ -208,3 +209,13 @@ def test_reads_any_filesystem(tmp_path: Path) -> None:
     remote = Dataset.read("memory://loader")
     [loader] = loaders(remote, 1, 4, streaming=True)
     assert numbers(loader.in_order()) == list(range(dataset.rows("train")))
+
+
+@pytest.mark.parametrize("path", ["../other/part.parquet", "/etc/part.parquet"])
+def test_a_file_outside_the_dataset_is_refused(tmp_path: Path, path: str) -> None:
+    made = few_digits(tmp_path / "data")
+    described = tmp_path / "data" / "dataset.json"
+    text = described.read_text()
+    described.write_text(text.replace(made.splits["train"][0].path, path))
+    with pytest.raises(JobError, match="is not below the dataset's directory"):
+        Dataset.read(made.directory)
