@@ -74,12 +74,7 @@ def launch_in(context: SparkContext, spec: TrainHorovod, dataset: Dataset, run: 
     Raises:
         JobError: a rank failed for a reason of its own, or ranks were lost too often.
     """
-    settings = LaunchSettings(
-        run_dir=spec.run_dir,
-        claim=run.claim,
-        start_timeout=spec.start_timeout,
-        stall_timeout=spec.stall_timeout,
-    )
+    settings = LaunchSettings.of(spec, run.claim)
     engine = HorovodEngine(cycle_time_ms=spec.cycle_time_ms, stall_timeout=spec.stall_timeout)
     launcher = BarrierLauncher(context, settings, engine)
 

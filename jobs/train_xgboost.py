@@ -54,12 +54,7 @@ def launch_in(context: SparkContext, spec: TrainXGBoost, dataset: Dataset, run: 
     Raises:
         JobError: a worker failed for a reason of its own, or workers were lost too often.
     """
-    settings = LaunchSettings(
-        run_dir=spec.run_dir,
-        claim=run.claim,
-        start_timeout=spec.start_timeout,
-        stall_timeout=spec.stall_timeout,
-    )
+    settings = LaunchSettings.of(spec, run.claim)
     engine = XGBoostEngine(start_timeout=spec.start_timeout, stall_timeout=spec.stall_timeout)
     launcher = BarrierLauncher(context, settings, engine)
     workers = spec.num_workers or all_slots(context)

@@ -51,7 +51,7 @@ def xgboost(context: SparkContext, dataset: Dataset, workers: int, given: dict[s
 
     spec = TrainXGBoost.from_mapping({**given, "num_workers": workers})
     engine = XGBoostEngine(start_timeout=spec.start_timeout, stall_timeout=spec.stall_timeout)
-    launcher = BarrierLauncher(context, launch_of(spec), engine)
+    launcher = BarrierLauncher(context, LaunchSettings.of(spec, claim=1), engine)
     trained = launcher.run(functools.partial(train, spec, dataset, claim=1), workers)[0]
     train_xgboost.store_model(spec, dataset, trained)
 
@@ -70,19 +70,9 @@ def horovod(context: SparkContext, dataset: Dataset, workers: int, given: dict[s
     }
     spec = TrainHorovod.from_mapping({**network, **given, "ranks": workers})
     engine = HorovodEngine(cycle_time_ms=spec.cycle_time_ms, stall_timeout=spec.stall_timeout)
-    launcher = BarrierLauncher(context, launch_of(spec), engine)
+    launcher = BarrierLauncher(context, LaunchSettings.of(spec, claim=1), engine)
     trained = launcher.run(functools.partial(train, spec, dataset, claim=1), workers)[0]
     save_model(f"{spec.run_dir}/model", trained.state or {}, meta_of(spec, dataset))
-
-
-def launch_of(spec: TrainHorovod | TrainXGBoost) -> LaunchSettings:
-    """What the launcher is told by a job."""
-    return LaunchSettings(
-        run_dir=spec.run_dir,
-        claim=1,
-        start_timeout=spec.start_timeout,
-        stall_timeout=spec.stall_timeout,
-    )
 
 
 ENGINES: Mapping[str, Callable[[SparkContext, Dataset, int, dict[str, Any]], None]] = {

@@ -98,12 +98,7 @@ def main() -> None:
                 **json.loads(settings),
             }
         )
-        launch = LaunchSettings(
-            run_dir=run_dir,
-            claim=1,
-            start_timeout=spec.start_timeout,
-            stall_timeout=spec.stall_timeout,
-        )
+        launch = LaunchSettings.of(spec, claim=1)
         engine = HorovodEngine(cycle_time_ms=spec.cycle_time_ms, stall_timeout=spec.stall_timeout)
         launcher: Launcher = KINDS[kind](spark.sparkContext, launch, engine)
         began = time.monotonic()

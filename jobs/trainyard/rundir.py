@@ -13,8 +13,8 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from trainyard import store
@@ -91,6 +91,14 @@ class EventWriter:
             store.write_bytes(join(self._directory, name), b"".join(self._pending))
             self._segment += 1
             self._pending = []
+
+
+@contextmanager
+def rank0_events(run_dir: str, *, claim: int, launch: int) -> Iterator[EventWriter]:
+    """The events of rank 0; each launch of the ranks under a claim has a writer of its own."""
+    writer = "rank0" if launch == 1 else f"rank0-launch{launch}"
+    with closing(EventWriter(run_dir, claim=claim, writer=writer)) as events:
+        yield events
 
 
 def read_events(run_dir: str, seen: dict[str, int]) -> list[dict[str, Any]]:

@@ -7,7 +7,23 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
+
+
+class Launched(Protocol):
+    """The settings of a training job that a launcher reads."""
+
+    @property
+    def run_dir(self) -> str:
+        """Run directory."""
+
+    @property
+    def start_timeout(self) -> int:
+        """Seconds until every rank has a slot."""
+
+    @property
+    def stall_timeout(self) -> int:
+        """Seconds after which a rank that does not answer ends the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +41,16 @@ class LaunchSettings:
     claim: int
     start_timeout: int
     stall_timeout: int
+
+    @classmethod
+    def of(cls, spec: Launched, claim: int) -> Self:
+        """Those of a training job, under a claim on its run directory."""
+        return cls(
+            run_dir=spec.run_dir,
+            claim=claim,
+            start_timeout=spec.start_timeout,
+            stall_timeout=spec.stall_timeout,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

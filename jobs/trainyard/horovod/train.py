@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import time
@@ -23,7 +22,7 @@ from trainyard.horovod.history import Epoch, TrainResult, best_of, has_stalled
 from trainyard.horovod.loader import Loader, Plan
 from trainyard.horovod.objective import Judged, Objective, objective_of
 from trainyard.horovod.pieces import Rows
-from trainyard.rundir import EventWriter
+from trainyard.rundir import EventWriter, rank0_events
 from trainyard.specs import TrainHorovod
 
 PROGRESS_SECONDS = 2.0
@@ -47,8 +46,7 @@ def train(spec: TrainHorovod, dataset: Dataset, *, claim: int, launch: int = 1) 
     torch.set_num_threads(1)
     if hvd.rank() > 0:
         return _Training(spec, dataset, None).run()
-    writer = "rank0" if launch == 1 else f"rank0-launch{launch}"
-    with contextlib.closing(EventWriter(spec.run_dir, claim=claim, writer=writer)) as events:
+    with rank0_events(spec.run_dir, claim=claim, launch=launch) as events:
         return _Training(spec, dataset, events).run()
 
 

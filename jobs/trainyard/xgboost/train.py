@@ -7,7 +7,6 @@ a checkpoint draws what an uninterrupted one does. Others are trained in one go.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import time
@@ -22,7 +21,7 @@ from trainyard.boosters import GROWING
 from trainyard.checkpoints import Checkpoints
 from trainyard.dataset import CLASSIFICATION, Dataset
 from trainyard.errors import JobError
-from trainyard.rundir import EventWriter
+from trainyard.rundir import EventWriter, rank0_events
 from trainyard.specs import TrainXGBoost
 from trainyard.specs.class_weights import BALANCED, class_weight_values
 from trainyard.xgboost import booster as boosters
@@ -53,8 +52,7 @@ def train(spec: TrainXGBoost, dataset: Dataset, *, claim: int, launch: int = 1) 
     """
     if collective.get_rank() > 0:
         return _Training(spec, dataset, None).run()
-    writer = "rank0" if launch == 1 else f"rank0-launch{launch}"
-    with contextlib.closing(EventWriter(spec.run_dir, claim=claim, writer=writer)) as events:
+    with rank0_events(spec.run_dir, claim=claim, launch=launch) as events:
         return _Training(spec, dataset, events).run()
 
 
