@@ -117,6 +117,25 @@ def read_events(run_dir: str, seen: dict[str, int]) -> list[dict[str, Any]]:
     return _by_time(events)
 
 
+def tell_resumed(
+    events: EventWriter, run_dir: str, unit: str, history: Mapping[int, Mapping[str, float | None]]
+) -> None:
+    """Note that a training resumes; tell what a killed process kept but had not told yet.
+
+    Args:
+        events: of the process that resumes it.
+        run_dir: the run directory.
+        unit: what a step is, such as `epoch`.
+        history: the figures after each step that is done, by its number.
+    """
+    events.note(f"training resumes after {unit} {len(history)}")
+    metrics = [event for event in read_events(run_dir, {}) if event["kind"] == "metric"]
+    told = {event["step"]: event["values"] for event in metrics}
+    for step, figures in history.items():
+        if told.get(step) != _finite(figures):
+            events.metric(step, **figures)
+
+
 def last_segments(run_dir: str) -> dict[str, int]:
     """What `seen` of `read_events` is where all that is there was read; nothing is read for it."""
     return {writer: numbers[-1] for writer, numbers in _segments(run_dir).items()}

@@ -89,6 +89,10 @@ def test_killed_at_three_moments_it_ends_the_same(
     assert undisturbed.state is not None
     assert all(torch.equal(v, undisturbed.state[name]) for name, v in result.state.items())
 
+    metrics = [e for e in rundir.read_events(str(tmp_path), {}) if e["kind"] == "metric"]
+    curve = {event["step"]: event["values"] for event in metrics}
+    assert curve == {epoch.number: epoch.figures() for epoch in result.history}, "it has no hole"
+
     told = notes(tmp_path)
     relaunches = [text for text in told if "relaunch" in text]
     assert [text.split(" (")[0] for text in relaunches] == ["rank 1", "rank 1", "rank 0"]

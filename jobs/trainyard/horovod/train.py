@@ -22,7 +22,7 @@ from trainyard.horovod.history import Epoch, TrainResult, best_of, has_stalled
 from trainyard.horovod.loader import Loader, Plan
 from trainyard.horovod.objective import Judged, Objective, objective_of
 from trainyard.horovod.pieces import Rows
-from trainyard.rundir import EventWriter, rank0_events
+from trainyard.rundir import EventWriter, rank0_events, tell_resumed
 from trainyard.specs import TrainHorovod
 
 PROGRESS_SECONDS = 2.0
@@ -121,7 +121,8 @@ class _Training:
         if state["made_by"] != self._made_by():
             events.note("the checkpoints are of other settings or data: training starts anew")
             return None
-        events.note(f"training resumes after epoch {len(state['history'])}")
+        done = [Epoch(**epoch) for epoch in state["history"]]
+        tell_resumed(events, self.spec.run_dir, "epoch", {e.number: e.figures() for e in done})
         return dict(state)
 
     def _state(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from trainyard.boosters import GROWING
 from trainyard.checkpoints import Checkpoints
 from trainyard.dataset import CLASSIFICATION, Dataset
 from trainyard.errors import JobError
-from trainyard.rundir import EventWriter, rank0_events
+from trainyard.rundir import EventWriter, rank0_events, tell_resumed
 from trainyard.specs import TrainXGBoost
 from trainyard.specs.class_weights import BALANCED, class_weight_values
 from trainyard.xgboost import booster as boosters
@@ -155,7 +155,8 @@ class _Training:
         if state.get("made_by") != self._made_by():
             events.note("the checkpoints are of other settings or data: training starts anew")
             return b""
-        events.note(f"training resumes after round {len(state['history'])}")
+        done = [Round(**kept) for kept in state["history"]]
+        tell_resumed(events, self.spec.run_dir, "round", {r.number: r.figures for r in done})
         return data
 
     def _made_by(self) -> dict[str, Any]:
