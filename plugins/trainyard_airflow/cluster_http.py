@@ -7,7 +7,12 @@ from typing import TypeVar
 
 import httpx
 
+from trainyard.errors import JobError
+
 Client = TypeVar("Client", httpx.Client, httpx.AsyncClient)
+
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
+"""OpenSSL's reasons where a server answers in plain text."""
 
 
 def new_http(kind: type[Client], *, is_secure: bool, seconds: float) -> Client:
@@ -24,3 +29,35 @@ def new_http(kind: type[Client], *, is_secure: bool, seconds: float) -> Client:
     limits = httpx.Limits(max_connections=6, max_keepalive_connections=6)
     timeout = httpx.Timeout(seconds, pool=None)
     return kind(timeout=timeout, trust_env=False, verify=verify, limits=limits)
+
+
+def check_tls(error: BaseException, server: str) -> None:
+    """Tell a server that is not trusted, or speaks no TLS, from one that is away.
+
+    Args:
+        error: by which a request failed.
+        server: scheme, host and port.
+
+    Raises:
+        JobError: no later request will do better.
+    """
+    cause = _ssl_error(error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        raise JobError(
+            f"the certificate of {server!r} is not trusted: {cause.verify_message}.",
+            "Let SSL_CERT_FILE, in the environment of Airflow's services, name a file with the"
+            " certificate of the authority that signed it.",
+        ) from error
+    if cause is not None and cause.reason in _NO_TLS:
+        raise JobError(
+            f"{server!r} does not speak TLS.",
+            "Set rest-scheme, or web-scheme, of the connection's extra to http, or the port to"
+            " the one that speaks TLS.",
+        ) from error
+
+
+def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
+    """The error of TLS that led to an error."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error

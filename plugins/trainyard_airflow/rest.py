@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from trainyard.errors import JobError
-from trainyard_airflow.cluster_http import new_http
+from trainyard_airflow.cluster_http import check_tls, new_http
 from trainyard_airflow.connection import RestServer
 
 T = TypeVar("T")
@@ -184,6 +184,7 @@ class RestClient:
         try:
             response = await self._http.request(method, url, json=body, headers=headers)
         except (httpx.TransportError, OSError) as error:
+            check_tls(error, _server_of(url))
             raise MasterAwayError(str(error) or type(error).__name__) from error
         if response.status_code in (401, 403):
             raise self._unauthorised(url, response)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -98,8 +99,8 @@ def _answer(action: str, name: str, success: bool, **more: Any) -> dict[str, Any
 
 
 @contextmanager
-def fake_master() -> Iterator[FakeMaster]:
-    """Serve while the block runs."""
+def fake_master(tls: ssl.SSLContext | None = None) -> Iterator[FakeMaster]:
+    """Serve while the block runs; by HTTPS where `tls` is given."""
     master = FakeMaster()
 
     class Handler(BaseHTTPRequestHandler):
@@ -152,7 +153,11 @@ def fake_master() -> Iterator[FakeMaster]:
         request_queue_size = 512
 
     server = Server(("127.0.0.1", 0), Handler)
-    master.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if tls:
+        server.socket = tls.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
+    master.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

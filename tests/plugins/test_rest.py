@@ -7,9 +7,11 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.plugins.certificates import server_context
 from tests.plugins.fake_rest import FakeMaster, fake_master
 
 from trainyard.errors import JobError
@@ -121,6 +123,28 @@ def test_what_is_no_rest_server_is_named_with_the_setting(answer: bytes) -> None
 
         with pytest.raises(JobError, match=f"at http://127.0.0.1:{port} is not the REST server"):
             asyncio.run(serve())
+
+
+def test_a_master_behind_tls_is_asked_if_its_certificate_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls, trusted = server_context(tmp_path)
+    with fake_master(tls) as served:
+        served.token = "right"
+        with pytest.raises(JobError, match="certificate of 'https://127.0.0.1") as raised:
+            ask("create", REQUEST, urls=[served.url], token="right")
+        assert "SSL_CERT_FILE" in raised.value.fix
+        assert served.requests == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        submission = ask("create", REQUEST, urls=[served.url], token="right")
+        assert ask("end", submission, urls=[served.url], token="right").state is DriverState.KILLED
+
+
+def test_https_to_a_master_without_tls_is_named(master: FakeMaster) -> None:
+    url = master.url.replace("http:", "https:")
+    with pytest.raises(JobError, match=f"{url!r} does not speak TLS") as raised:
+        ask("status", "driver-1", urls=[url])
+    assert "rest-scheme" in raised.value.fix
 
 
 def test_a_token_is_in_no_text_of_the_server() -> None:
