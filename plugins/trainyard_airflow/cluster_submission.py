@@ -89,6 +89,7 @@ class ClusterSubmission:
             self._log.info("The task was cleared: ending driver %s of before.", other)
             end(other)
         if earlier_result(self._job):
+            drivers.forget(self._driver)  # an Airflow worker that was killed could not
             self._log.info("An earlier try finished in %s; nothing to do.", self._job.run_dir)
             return None
         earlier = self._remembered()

@@ -297,10 +297,16 @@ def test_a_retry_of_a_dead_driver_submits_anew_in_the_same_directory(
     assert (result["claim"], result["run_dir"]) == (2, worker.run_dir())
 
 
-def test_a_result_that_is_there_needs_no_driver(cluster: Cluster, told: MakeContext) -> None:
-    first = prepare(deferrable=False).execute(told())
+def test_a_result_that_is_there_needs_no_driver(
+    cluster: Cluster, told: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as killed_before:
+        killed_before.setattr(drivers, "forget", lambda driver: None)
+        first = prepare(deferrable=False).execute(told())
+    assert len(list(drivers.recorded())) == 1
     assert prepare(deferrable=False).execute(told()) == first
     assert len(cluster.master.drivers) == 1
+    assert list(drivers.recorded()) == []
 
 
 @pytest.mark.parametrize(
