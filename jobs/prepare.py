@@ -4,8 +4,9 @@
         --source=sample:mnist --schema=mnist --features=pixels --label=digit --key=id
 
 The table is read twice, and never held in memory: once to find what is wrong with it and which
-classes there are, once to write it; preprocessing, quarantine and some splits read it again. A
-row's place follows from a hash of its key, so that it is the same however the table is partitioned.
+classes there are, once to write it; quarantine reads it again. Where preprocessing or the split
+look at the good rows before they are written, these stay on the executors' disks meanwhile. A row's
+place follows from a hash of its key, so that it is the same however the table is partitioned.
 Without a key column a row is known by its features, and rows with equal features share a split.
 In place of a source, `tables` and a `query` give the rows; the query runs once.
 """
@@ -20,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard import preprocessing, reuse, store
 from trainyard.canonical import canonical, label_kind, with_original
-from trainyard.dataset import CLASSIFICATION, KEY, Dataset
+from trainyard.dataset import CLASSIFICATION, KEY, Dataset, Fitted
 from trainyard.errors import JobError
-from trainyard.good_rows import changed, check_margins, good_rows
+from trainyard.good_rows import changed, check_margins, good_rows, held
 from trainyard.job import Run, run_job
 from trainyard.layout import DATA, QUARANTINE, join
 from trainyard.opened import Opened, open_rows
@@ -33,7 +34,7 @@ from trainyard.schema import faults, read_schema
 from trainyard.session import spark_session
 from trainyard.sparkerrors import unwrapped
 from trainyard.specs import SPLITS, Prepare
-from trainyard.split import SPLIT, check_counts, plan, rows_of_each, split_rows
+from trainyard.split import SPLIT, check_counts, is_read_again, plan, rows_of_each, split_rows
 from trainyard.survey import Survey, check_varies, class_of_each, survey
 from trainyard.validation import validate
 from trainyard.writer import Part, Target, write_parts
@@ -133,45 +134,13 @@ def make(
     print_: str,
 ) -> Dataset:
     """Write the dataset of the good rows."""
-    directory, layout = join(run.directory, DATA), opened.layout
-    store.remove(directory)
+    store.remove(join(run.directory, DATA))
     classes = tuple(sorted(set(class_of.values())))
-    wanted = preprocessing.is_wanted(spec)
-    schema = file_schema(
-        task=spec.task,
-        has_weight=spec.weight is not None,
-        has_margin=spec.base_margin is not None,
-        has_keep=bool(spec.keep),
-        is_preprocessed=wanted,
-    )
     index_of = {text: classes.index(value) for text, value in class_of.items()}
-    rows = split_rows(good_rows(opened.rows, layout, index_of, raw=wanted), spec)
-    check_keys(spec, rows, found)
-    check_margins(rows, spec.base_margin, len(classes))
-    fitted = None
-    if wanted:
-        preprocessing.check_columns(spec, layout, found)
-        run.events.progress("fit", 0, 1, "passes")
-        training = rows.filter(f"{SPLIT} = 0")
-        if training.isEmpty():
-            check_counts(spec, rows_of_each(rows), is_flag=opened.has_flag(spec))
-        made = Preprocessing.fit(training, spec, layout, directory)
-        run.events.progress("fit", 1, 1, "passes")
-        rows, fitted = made.apply(rows), made.fitted
-    width = fitted.width if fitted else layout.width
-    target = Target(
-        directory=directory,
-        prefix=f"c{run.claim:04d}",
-        schema=schema,
-        row_group_rows=spec.row_group_rows,
-        unique_keys=spec.key is not None,
-        seed=spec.split_seed,
-        plan=plan(spec, rows, count=found.rows, width=width),
-    )
-    run.events.progress("write", 0, found.rows, "rows")
-    parts = write_parts(rows, target)
-    check_parts(parts, found, spec)
-    sweep(directory, [part.file.path for part in parts])
+    wanted = preprocessing.is_wanted(spec)
+    rows = good_rows(opened.rows, opened.layout, index_of, raw=wanted)
+    with held(rows, again=wanted or is_read_again(spec)):
+        parts, target, fitted = write(spec, opened, found, split_rows(rows, spec), classes, run)
     by_split = {
         name: [p for p in parts if target.plan.split_of(p.number) == name] for name in SPLITS
     }
@@ -180,7 +149,7 @@ def make(
     for text in class_notes(by_split, classes):
         run.events.note(text)
     dataset = Dataset(
-        directory=directory,
+        directory=target.directory,
         fingerprint=print_,
         source=spec.origin,
         task=spec.task,
@@ -190,13 +159,57 @@ def make(
         weight=spec.weight,
         base_margin=spec.base_margin,
         keep=spec.keep,
-        width=width,
+        width=fitted.width if fitted else opened.layout.width,
         classes=classes,
         preprocessing=fitted,
         splits={name: tuple(part.file for part in by_split[name]) for name in SPLITS},
     )
     dataset.write()
     return dataset
+
+
+def write(
+    spec: Prepare,
+    opened: Opened,
+    found: Survey,
+    rows: DataFrame,
+    classes: tuple[str | int, ...],
+    run: Run,
+) -> tuple[list[Part], Target, Fitted | None]:
+    """Write the files of the good rows, preprocessed as the training rows are."""
+    directory, layout = join(run.directory, DATA), opened.layout
+    check_keys(spec, rows, found)
+    check_margins(rows, spec.base_margin, len(classes))
+    fitted = None
+    if preprocessing.is_wanted(spec):
+        preprocessing.check_columns(spec, layout, found)
+        run.events.progress("fit", 0, 1, "passes")
+        training = rows.filter(f"{SPLIT} = 0")
+        if training.isEmpty():
+            check_counts(spec, rows_of_each(rows), is_flag=opened.has_flag(spec))
+        made = Preprocessing.fit(training, spec, layout, directory)
+        run.events.progress("fit", 1, 1, "passes")
+        rows, fitted = made.apply(rows), made.fitted
+    target = Target(
+        directory=directory,
+        prefix=f"c{run.claim:04d}",
+        schema=file_schema(
+            task=spec.task,
+            has_weight=spec.weight is not None,
+            has_margin=spec.base_margin is not None,
+            has_keep=bool(spec.keep),
+            is_preprocessed=fitted is not None,
+        ),
+        row_group_rows=spec.row_group_rows,
+        unique_keys=spec.key is not None,
+        seed=spec.split_seed,
+        plan=plan(spec, rows, count=found.rows, width=fitted.width if fitted else layout.width),
+    )
+    run.events.progress("write", 0, found.rows, "rows")
+    parts = write_parts(rows, target)
+    check_parts(parts, found, spec)
+    sweep(directory, [part.file.path for part in parts])
+    return parts, target, fitted
 
 
 def fingerprint(spec: Prepare, opened: Opened, found: Survey) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from trainyard.dataset import CATEGORIES, FEATURES, KEEP, KEY, LABEL, MARGIN, VALUES, WEIGHT
@@ -58,6 +60,19 @@ def good_rows(
             )
 
     return rows.mapInArrow(work, f"`{KEY}` string, {numbers}, `{LABEL}` {label}, {types}")
+
+
+@contextmanager
+def held(rows: DataFrame, *, again: bool) -> Iterator[None]:
+    """Keep rows on the executors' disks in the block, if they are read again: made once."""
+    if not again:
+        yield
+        return
+    rows.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield
+    finally:
+        rows.unpersist()
 
 
 def checked_rows(rows: DataFrame, layout: Layout) -> DataFrame:

@@ -89,6 +89,11 @@ def split_rows(rows: DataFrame, spec: Prepare) -> DataFrame:
     return rows.withColumn(SPLIT, split)
 
 
+def is_read_again(spec: Prepare) -> bool:
+    """Whether good rows are looked at before they are written: their keys, times or classes."""
+    return spec.split_by != "hash" or spec.stratify or spec.base_margin is not None
+
+
 def plan(spec: Prepare, rows: DataFrame, *, count: int, width: int) -> Plan:
     """Decide on the files of a dataset: about 128 MiB each."""
     rows_per_file = max(spec.row_group_rows, _FILE_BYTES // (4 * max(width, 1)))
