@@ -56,38 +56,58 @@ def native(dataset: Dataset, settings: dict[str, Any]) -> dict[str, Any]:
     """`xgboost.train` with a thread for each worker of the others, on the same files."""
     import xgboost as xgb
 
-    from trainyard.xgboost.rows import feature_types
-
-    kinds = {"feature_types": feature_types(dataset), "enable_categorical": True}
-
-    def matrix(split: str, like: xgb.QuantileDMatrix | None = None) -> xgb.QuantileDMatrix:
-        features, labels = table(dataset, split)
-        return xgb.QuantileDMatrix(features, labels, ref=like, nthread=WORKERS, **kinds)
-
-    def fit() -> xgb.Booster:
-        train = matrix("train")
-        evals = [(train, "train")]
-        if dataset.rows("validation"):
-            evals.append((matrix("validation", train), "validation"))
-        params = {
-            "objective": "binary:logistic",
-            "tree_method": "hist",
-            "max_depth": settings["max_depth"],
-            "nthread": WORKERS,
-        }
-        return xgb.train(params, train, settings["rounds"], evals=evals, verbose_eval=False)
-
-    times, booster = twice(fit)
+    times, booster = twice(lambda: fit_native(dataset, settings))
     if not dataset.rows("test"):
         return times
 
     def predict() -> np.ndarray[Any, Any]:
         features, _ = table(dataset, "test")
-        return booster.predict(xgb.DMatrix(features, nthread=WORKERS, **kinds))
+        return booster.predict(xgb.DMatrix(features, nthread=WORKERS, **kinds(dataset)))
 
     booster.set_param({"nthread": WORKERS})
     seconds, scores = warm(predict)
     return {**times, "auc": area(dataset, scores), "predict": seconds}
+
+
+def fit_native(dataset: Dataset, settings: dict[str, Any]) -> xgb.Booster:
+    """The trees that `xgboost.train` makes by settings of `train_xgboost`, up to the best round."""
+    import xgboost as xgb
+
+    def matrix(split: str, like: xgb.QuantileDMatrix | None = None) -> xgb.QuantileDMatrix:
+        features, labels = table(dataset, split)
+        return xgb.QuantileDMatrix(features, labels, ref=like, nthread=WORKERS, **kinds(dataset))
+
+    train = matrix("train")
+    evals = [(train, "train")]
+    if dataset.rows("validation"):
+        evals.append((matrix("validation", train), "validation"))
+    params = {
+        "objective": "binary:logistic",
+        "tree_method": "hist",
+        "max_depth": settings["max_depth"],
+        "learning_rate": settings.get("learning_rate", 0.3),
+        "nthread": WORKERS,
+    }
+    if "metrics" in settings:
+        params["eval_metric"] = settings["metrics"]
+    booster = xgb.train(
+        params,
+        train,
+        settings["rounds"],
+        evals=evals,
+        early_stopping_rounds=settings.get("early_stopping_rounds"),
+        verbose_eval=False,
+    )
+    if "early_stopping_rounds" in settings:
+        return booster[: booster.best_iteration + 1]
+    return booster
+
+
+def kinds(dataset: Dataset) -> dict[str, Any]:
+    """What XGBoost is told of a dataset's features."""
+    from trainyard.xgboost.rows import feature_types
+
+    return {"feature_types": feature_types(dataset), "enable_categorical": True}
 
 
 def stock(spark: SparkSession, dataset: Dataset, settings: dict[str, Any]) -> dict[str, Any]:

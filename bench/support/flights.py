@@ -35,6 +35,7 @@ NUMBERS = (
 )
 CATEGORIES = ("carrier", "origin", "dest")
 
+Split = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 Table = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
@@ -97,17 +98,30 @@ def flights_by_month(directory: Path, table: Table) -> Dataset:
     The test rows come ten times, which changes no area under a curve, so that scoring them takes
     long enough to be measured.
     """
-    features, late, months = table
-    parts = {"train": months <= 9, "validation": months == 10, "test": months >= 11}
-    splits = {name: (features[rows], late[rows]) for name, rows in parts.items()}
+    splits = _by_month(table)
     tested, labels = splits["test"]
     splits["test"] = np.tile(tested, (10, 1)), np.tile(labels, 10)
     return _write(directory, splits)
 
 
-def _write(
-    directory: Path, splits: dict[str, tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]
-) -> Dataset:
+def varied_flights(directory: Path, table: Table, seed: int) -> Dataset:
+    """Write such a dataset with ten training rows less: which of them, the seed says."""
+    splits = _by_month(table, seed)
+    features, late = splits["train"]
+    splits["train"] = features[10:], late[10:]  # in an order by the seed
+    return _write(directory, splits)
+
+
+def _by_month(table: Table, seed: int = 0) -> dict[str, Split]:
+    """The parts of the year, each in any order, as `prepare` writes them."""
+    features, late, months = table
+    rng = np.random.default_rng(seed)
+    parts = {"train": months <= 9, "validation": months == 10, "test": months >= 11}
+    orders = {name: rng.permutation(np.flatnonzero(rows)) for name, rows in parts.items()}
+    return {name: (features[order], late[order]) for name, order in orders.items()}
+
+
+def _write(directory: Path, splits: dict[str, Split]) -> Dataset:
     fitted = Fitted(
         numbers=NUMBERS,
         categories=CATEGORIES,

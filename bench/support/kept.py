@@ -15,7 +15,7 @@ from trainyard.dataset import Dataset
 from trainyard.layout import DATASET
 
 
-class Unfinished(Exception):
+class UnfinishedError(Exception):
     """The time of this piece is over, and something is left to measure."""
 
 
@@ -40,7 +40,7 @@ class Kept:
         """What `work` gives, as JSON, or gave before.
 
         Raises:
-            Unfinished: the time is over.
+            UnfinishedError: the time is over.
         """
         if name not in self._known:
             self._check_time()
@@ -54,7 +54,7 @@ class Kept:
         """A dataset that `make` writes into a directory, or wrote there before.
 
         Raises:
-            Unfinished: the time is over.
+            UnfinishedError: the time is over.
         """
         directory = self.directory / name
         if (directory / DATASET).exists():
@@ -64,7 +64,7 @@ class Kept:
 
     def _check_time(self) -> None:
         if time.monotonic() > self._ends:
-            raise Unfinished
+            raise UnfinishedError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -89,6 +89,6 @@ def kept(given: argparse.Namespace) -> Iterator[Kept]:
         else:
             given.keep.mkdir(parents=True, exist_ok=True)
             yield Kept(given.keep, given.seconds)
-    except Unfinished:
+    except UnfinishedError:
         print(f"{given.seconds:g} s are over: run again with the same --keep for the rest")
         raise SystemExit(3) from None

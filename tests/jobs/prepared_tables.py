@@ -34,6 +34,42 @@ def table(rows: int = ROWS, **columns: Any) -> pa.Table:
     return pa.table({**plain, **columns})
 
 
+def gappy_flights(rows: int = 400) -> pa.Table:
+    """A label that a number with gaps and a category decide on; columns with difficult names."""
+    rng = np.random.default_rng(0)
+    delay = rng.normal(size=rows)
+    carrier = rng.choice(["AA", "B6", "UA", "WN"], rows)
+    noise = rng.normal(size=rows)
+    late = (delay + 2 * (carrier == "B6") - (carrier == "UA") + noise / 2 > 0.4).astype(int)
+    gaps = rng.random(rows)
+    return table(
+        rows,
+        id=np.arange(rows),
+        **{"dep.delay [min]": pa.array(np.where(gaps < 0.2, np.nan, delay))},
+        features=pa.array(
+            [None if g > 0.9 else float(v) for g, v in zip(gaps, noise, strict=True)]
+        ),
+        carrier=pa.array([None if g > 0.95 else c for g, c in zip(gaps, carrier, strict=True)]),
+        late=late,
+        minutes=delay * 10 + noise,
+        start=rng.normal(size=rows),
+        validates=rng.random(rows) < 0.2,
+        part=rng.choice(["train", "validation", "test"], rows, p=[0.6, 0.2, 0.2]),
+    )
+
+
+GAPPY: dict[str, Any] = {
+    "features": ("dep.delay [min]", "features", "carrier"),
+    "categorical": ("carrier",),
+    "label": "late",
+    "imputation": "keep",
+    "encoding": "index",
+    "split_by": "column",
+    "split_column": "part",
+}
+"""How `gappy_flights` is prepared."""
+
+
 def spec_for(source: Path | str, run_dir: Path, **settings: Any) -> Prepare:
     plain = {"features": ("a", "b"), "label": "y", "key": "id", "row_group_rows": 64}
     return Prepare(run_dir=str(run_dir), source=str(source), **{**plain, **settings})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,13 @@ from job_runs import notes, run_in
 from prepared_tables import ROWS, all_rows, prepared, refusal, rows_of, table
 from tiny_models import store_linear
 
+import prepare
 import train_horovod
 from predict import predict_rows
 from trainyard import registry, store, tracking
 from trainyard.dataset import Dataset
 from trainyard.errors import JobError
+from trainyard.good_rows import good_rows
 from trainyard.horovod.history import TrainResult
 from trainyard.inputs import input_of, inputs
 from trainyard.layout import MODEL, PREPROCESSING, join
@@ -30,7 +33,7 @@ from trainyard.sparkerrors import unwrapped
 from trainyard.specs import Predict, TrainHorovod
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 CARRIERS = ("AA", "DL", "UA")
 
@@ -97,6 +100,29 @@ def predicted(
         result = predict_rows(spark, spec, run_in(run_dir))
     rows = pq.read_table(result["outputs"]["predictions"]).to_pylist()
     return {row["key"]: row["probabilities"] for row in rows}, result
+
+
+def test_rows_that_are_looked_at_again_are_made_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "told"
+
+    def telling(*given: Any, **more: Any) -> DataFrame:
+        rows = good_rows(*given, **more)
+
+        def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                with told.open("a") as file:
+                    file.write(f"{batch.num_rows}\n")
+                yield batch
+
+        return rows.mapInArrow(tell, rows.schema)
+
+    monkeypatch.setattr(prepare, "good_rows", telling)
+    made, _ = prepared(spark, tmp_path, flights(), **SETTINGS, split_by="time", split_column="id")
+    assert len(all_rows(made)) == ROWS
+    assert sum(map(int, told.read_text().split())) == ROWS
+    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()  # type: ignore[union-attr]
 
 
 def test_features_are_those_of_the_training_rows(made: tuple[Dataset, pa.Table, Path]) -> None:
