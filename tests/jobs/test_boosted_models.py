@@ -159,7 +159,7 @@ def test_what_mlflow_holds(
     metric = "validation_rmse" if dataset.task == "regression" else "validation_logloss"
     assert len(client.get_metric_history(run_id, metric)) == result["metrics"]["rounds"]
     kept = {file.path for file in client.list_artifacts(run_id, "explanation")}
-    names = ("importances.csv", "shap.parquet", "shap.png")
+    names = ("importances.csv", "importances.png", "shap.parquet", "shap.png")
     assert kept == {f"explanation/{name}" for name in names}
     assert all((root / "train" / "report" / name).exists() for name in names)
     model = {file.path for file in client.list_artifacts(run_id, "model")}

@@ -21,7 +21,7 @@ from sklearn.metrics import roc_auc_score
 from trainyard import rundir
 from trainyard.dataset import Dataset, Fitted
 from trainyard.errors import JobError, SettingError
-from trainyard.xgboost import areas, explain, params
+from trainyard.xgboost import areas, explain, params, plots
 from trainyard.xgboost.booster import from_bytes
 from trainyard.xgboost.history import Round, Stopping, TrainResult
 from trainyard.xgboost.train import _seed, train
@@ -447,7 +447,15 @@ def test_what_it_goes_by(binary: Dataset, tmp_path: Path) -> None:
     assert shap.num_rows == 60
     assert shap[f"shap: {found.top[0]}"].to_numpy() == pytest.approx(theirs[:, first], rel=1e-5)
     assert found.files["shap.png"].startswith(b"\x89PNG")
-    assert set(explain.explain(booster, named, rows=0, missing=None).files) == {"importances.csv"}
+    assert found.files["importances.png"].startswith(b"\x89PNG")
+    without = explain.explain(booster, named, rows=0, missing=None).files
+    assert set(without) == {"importances.csv", "importances.png"}
+
+
+def test_equal_values_have_one_colour() -> None:
+    values = np.array([7.0, -1.0, 2.0, -1.0, 2.0])
+    assert plots.places(values).tolist() == [1.0, 0.0, 0.5, 0.0, 0.5]
+    assert plots.places(np.array([3.0, 3.0])).tolist() == [0.0, 0.0]
 
 
 def test_more_classes_are_explained_one_by_one(tmp_path: Path) -> None:

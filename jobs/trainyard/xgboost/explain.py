@@ -14,9 +14,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import xgboost as xgb
 
-from trainyard import curves
 from trainyard.dataset import KEY, Dataset
 from trainyard.pieces import Arrays, PieceReader, pieces
+from trainyard.xgboost import plots
 from trainyard.xgboost.rows import feature_types
 
 _GAINS = ("weight", "gain", "total_gain", "cover", "total_cover")
@@ -28,7 +28,7 @@ class Explanation:
     """Files that explain a model.
 
     Attributes:
-        files: content by name: importances.csv, and for a sample shap.parquet and shap.png.
+        files: content by name: importances.csv and .png; for a sample shap.parquet and shap.png too.
         top: features by importance, the first one first.
     """
 
@@ -55,7 +55,8 @@ def explain(
         found = booster.get_score(importance_type=kind)
         table[kind] = [found.get(f"f{number}", 0.0) for number in range(dataset.width)]
     order = np.argsort(-np.array(table["total_gain"]), kind="stable")
-    files: dict[str, bytes] = {}
+    title = f"Importances of {dataset.width} features"
+    files = {"importances.png": plots.importances(table["total_gain"], names, title)}
     split = "validation" if dataset.rows("validation") else "train"
     count = min(rows, dataset.rows(split))
     if count:
@@ -68,7 +69,7 @@ def explain(
         keys = PieceReader(dataset).keys(parts)
         files["shap.parquet"] = _parquet(shap, keys, names, dataset)
         title = f"SHAP values of {count} rows of the {split} split"
-        files["shap.png"] = curves.influences(shap, sample.features, names, title)
+        files["shap.png"] = plots.influences(shap, sample.features, names, title)
     whole = pa.table(table).take(pa.array(order))
     written = io.BytesIO()
     pa_csv.write_csv(whole, written)
