@@ -95,9 +95,9 @@ golden: setup-airflow ## Renew tests/golden from what the DAGs submit now
 bench-peer: setup ## Make the environment of the TorchEstimator that bench/launch.py measures too
 	$(PYTHON) bench/support/estimator_env.py
 
-bench: setup ## Run the benchmarks, or one: BENCH=name
+bench: setup ## Run the benchmarks, or one: BENCH=name ARGS=...
 	@set -e; for bench in bench/$(or $(BENCH),*).py; do \
-		echo "== $$bench"; $(JOBS_ENV) $(JOBS)/python $$bench; \
+		echo "== $$bench"; $(JOBS_ENV) $(JOBS)/python $$bench $(ARGS); \
 	done
 
 clean: down ## Remove what runs and tests left behind; environments stay

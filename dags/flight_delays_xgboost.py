@@ -141,7 +141,7 @@ with DAG(
             booster_params=param("booster_params"),
             early_stopping_rounds=param("early_stopping_rounds"),
             seed=param("seed"),
-            metrics=by_choice("task", classification="auc", regression="rmse"),
+            metrics=by_choice("task", classification="logloss,auc", regression="rmse"),
             experiment="flight_delays",
             model_name=MODEL,
         ),

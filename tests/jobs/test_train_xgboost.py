@@ -71,9 +71,10 @@ def test_two_workers_learn_what_native_xgboost_does(
         own = measure(labels, booster.inplace_predict(features))
         assert result.history[-1].figures[prefix + metric] == pytest.approx(own, rel=1e-4)
     theirs, _ = native(rows, NATIVE[kind])
-    features, labels = rows["test"]
-    scores = [measure(labels, b.inplace_predict(features)) for b in (booster, theirs)]
-    assert scores[0] == pytest.approx(scores[1], rel=0.1)
+    # So few values are sketched exactly: both have the same bins, and the same trees.
+    features, _ = rows["test"]
+    ours = booster.inplace_predict(features)
+    assert ours == pytest.approx(theirs.inplace_predict(features), rel=1e-4)
 
 
 def test_early_stopping_goes_by_the_rows_of_all_workers(

@@ -28,7 +28,7 @@ class Explanation:
     """Files that explain a model.
 
     Attributes:
-        files: content by name: importances.csv and .png; for a sample shap.parquet and shap.png too.
+        files: content by name: importances as .csv and .png, and for a sample shap.parquet, .png.
         top: features by importance, the first one first.
     """
 
