@@ -5,9 +5,10 @@
 
 Native XGBoost with two threads and two workers learn nine months of flights, N times, each time
 without ten other rows of 245,000; with 100 rounds, and with early stopping by the tenth month's
-area under the ROC curve. The last two months judge. Bar: on the mean of all times the areas differ
-by 0.002 at most. Two workers sketch the bins of a feature a little differently than one does: that
-too counts as chance.
+area under the ROC curve. The last two months judge. Bins of a feature with over 2,048 values are
+sketched a little differently by two workers: that is humidity alone. Bars: with humidity in whole
+percents, in the first two of the datasets, the areas differ by 0.002 at most; as it is, by no more
+than chance: two standard errors of the mean difference.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 import xgboost as xgb
 from support.boosting import WORKERS, area, fit_native, kinds, table
 from support.flights import flights, varied_flights
-from support.kept import add_options, kept
+from support.kept import Kept, add_options, kept
 from support.tables import machine
 from support.workers import trained
 
@@ -41,6 +42,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
 }
 
+KINDS = ("native", "two workers")
+_COARSE = 2
+"""Datasets with humidity in whole percents: equal bins, and so no chance."""
+
 
 def main() -> int:
     """Measure side by side; answer 1 where the bar is missed."""
@@ -51,20 +56,30 @@ def main() -> int:
     add_options(parser)
     given = parser.parse_args()
     print(f"area under the ROC curve of the last two months; {machine()}")
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {
-        name: {"native": [], "two workers": []} for name in SETTINGS
-    }
+    holds = []
     with kept(given) as known:
-        for seed in range(given.datasets):
-            dataset = known.dataset(
-                f"without-{seed}", lambda path, n=seed: varied_flights(path, flights(), n)
-            )
+        for coarse, count in ((True, min(_COARSE, given.datasets)), (False, given.datasets)):
             for name, settings in SETTINGS.items():
-                for kind, results in found[name].items():
-                    work = functools.partial(learnt, kind, dataset, settings)
-                    results.append(known.measured(f"{name}, {kind}, {seed}", work))
-    missed = [name for name, results in found.items() if not judged(name, results)]
-    return 1 if missed else 0
+                whole = f"{name}, humidity {'in whole percents' if coarse else 'as it is'}"
+                found = [measured(known, whole, settings, n, coarse) for n in range(count)]
+                holds.append(judged(whole, found, most=0.002 if coarse else None))
+    return 0 if all(holds) else 1
+
+
+def measured(
+    known: Kept, name: str, settings: dict[str, Any], seed: int, coarse: bool
+) -> dict[str, dict[str, Any]]:
+    """What native XGBoost and two workers learn from one dataset."""
+    dataset = known.dataset(
+        f"{'coarse' if coarse else 'without'}-{seed}",
+        lambda path: varied_flights(path, flights(), seed, coarse=coarse),
+    )
+    return {
+        kind: known.measured(
+            f"{name}, {kind}, {seed}", functools.partial(learnt, kind, dataset, settings)
+        )
+        for kind in KINDS
+    }
 
 
 def learnt(kind: str, dataset: Dataset, settings: dict[str, Any]) -> dict[str, Any]:
@@ -81,22 +96,26 @@ def learnt(kind: str, dataset: Dataset, settings: dict[str, Any]) -> dict[str, A
     return {"auc": area(dataset, scores), "rounds": booster.num_boosted_rounds()}
 
 
-def judged(name: str, found: dict[str, list[dict[str, Any]]]) -> bool:
-    """Print what came out, and whether the bar holds."""
+def judged(name: str, found: list[dict[str, dict[str, Any]]], *, most: float | None) -> bool:
+    """Print what came out, and whether the bar holds: chance where no number is given."""
     print(f"\n{name}")
-    for kind, results in found.items():
-        areas, rounds = ([one[what] for one in results] for what in ("auc", "rounds"))
+    for kind in KINDS:
+        areas, rounds = ([one[kind][what] for one in found] for what in ("auc", "rounds"))
         print(
             f"  {kind:<11}  {median(areas):.4f}   {min(areas):.4f} to {max(areas):.4f}, "
             f"rounds {min(rounds)} to {max(rounds)}, n={len(areas)}"
         )
-    pairs = zip(found["two workers"], found["native"], strict=True)
-    apart = [ours["auc"] - theirs["auc"] for ours, theirs in pairs]
-    error = stdev(apart) / len(apart) ** 0.5 if len(apart) > 1 else float("nan")
-    holds = abs(mean(apart)) <= 0.002
+    apart = [one["two workers"]["auc"] - one["native"]["auc"] for one in found]
+    if most is not None:
+        holds = max(map(abs, apart)) <= most
+        wanted = f"each differs by <= {most}"
+    else:
+        most = 2 * stdev(apart) / len(apart) ** 0.5 if len(apart) > 1 else float("nan")
+        holds = abs(mean(apart)) <= most
+        wanted = f"the mean differs by <= {most:.4f}, two standard errors"
     print(
-        f"  {'holds' if holds else 'MISSED'}: means differ by <= 0.002, here {mean(apart):+.4f}, "
-        f"standard error {error:.4f}; single ones by {min(apart):+.4f} to {max(apart):+.4f}"
+        f"  {'holds' if holds else 'MISSED'}: {wanted}, here {mean(apart):+.4f}, "
+        f"{min(apart):+.4f} to {max(apart):+.4f}"
     )
     return holds
 

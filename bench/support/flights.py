@@ -104,11 +104,24 @@ def flights_by_month(directory: Path, table: Table) -> Dataset:
     return _write(directory, splits)
 
 
-def varied_flights(directory: Path, table: Table, seed: int) -> Dataset:
-    """Write such a dataset with ten training rows less: which of them, the seed says."""
+def varied_flights(directory: Path, table: Table, seed: int, *, coarse: bool = False) -> Dataset:
+    """Write such a dataset with ten training rows less, and with its test rows once.
+
+    Args:
+        directory: where.
+        table: see `flights`.
+        seed: says which rows are left out, and orders the others.
+        coarse: whether humidity, of which there are over 2,000 values, is in whole percents.
+    """
+    if coarse:
+        features, late, months = table
+        place = NUMBERS.index("humid")
+        rounded = features.copy()
+        rounded[:, place] = np.round(features[:, place])
+        table = rounded, late, months
     splits = _by_month(table, seed)
     features, late = splits["train"]
-    splits["train"] = features[10:], late[10:]  # in an order by the seed
+    splits["train"] = features[10:], late[10:]
     return _write(directory, splits)
 
 
