@@ -107,11 +107,11 @@ def judged(name: str, found: list[dict[str, dict[str, Any]]], *, most: float | N
         )
     apart = [one["two workers"]["auc"] - one["native"]["auc"] for one in found]
     if most is not None:
-        holds = max(map(abs, apart)) <= most
+        holds = all(abs(one) <= most for one in apart)
         wanted = f"each differs by <= {most}"
     else:
         most = 2 * stdev(apart) / len(apart) ** 0.5 if len(apart) > 1 else float("nan")
-        holds = abs(mean(apart)) <= most
+        holds = bool(abs(mean(apart)) <= most)
         wanted = f"the mean differs by <= {most:.4f}, two standard errors"
     print(
         f"  {'holds' if holds else 'MISSED'}: {wanted}, here {mean(apart):+.4f}, "

@@ -50,9 +50,7 @@ def main() -> int:
     holds = True
     with kept(given) as known:
         for times in given.rows_times:
-            dataset = known.dataset(
-                f"times-{times}", lambda path, n=times: repeated_flights(path, flights(), n)
-            )
+            dataset = repeated(known, times)
             found = measure(known, kinds, dataset, given.repeats)
             holds &= training(found, rows=dataset.rows("train"), judged=times == 10)
         if not given.skip_models:
@@ -60,6 +58,11 @@ def main() -> int:
             found = measure(known, kinds, dataset, given.repeats)
             holds &= models(found, dataset.rows("test"))
     return 0 if holds else 1
+
+
+def repeated(known: Kept, times: int) -> Dataset:
+    """All flights, so many times."""
+    return known.dataset(f"times-{times}", lambda path: repeated_flights(path, flights(), times))
 
 
 def training(found: dict[str, list[dict[str, Any]]], *, rows: int, judged: bool) -> bool:

@@ -122,7 +122,7 @@ def test_rows_that_are_looked_at_again_are_made_once(
     made, _ = prepared(spark, tmp_path, flights(), **SETTINGS, split_by="time", split_column="id")
     assert len(all_rows(made)) == ROWS
     assert sum(map(int, told.read_text().split())) == ROWS
-    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()  # type: ignore[union-attr]
+    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
 
 
 def test_features_are_those_of_the_training_rows(made: tuple[Dataset, pa.Table, Path]) -> None:
