@@ -1,60 +1,62 @@
-"""Score a table with a model and write the predictions as Parquet.
+"""Score a table, a dataset or images with a model and write the predictions as Parquet.
 
     MLFLOW_TRACKING_URI=sqlite:////tmp/run/mlflow.db \\
     spark-submit --master 'local[2]' jobs/predict.py --run-dir=/tmp/run/predict \\
         --source=/tmp/run/prepare/data --split=test --model=models:/digits@champion
 
-The source is a prepared dataset's directory, or any table with the model's feature columns. Each
+    spark-submit --master 'local[2]' jobs/predict.py --run-dir=/tmp/run/labels \\
+        --source=/data/photos --model=package:efficientnet_lite0 --top-k=5 --bad-rows=0.1
+
+The source is a prepared dataset's directory, or any table with the model's feature columns; for a
+model of images it is a folder, a pattern, or a list of paths and URLs (see `images.listing`). Each
 row in gives one row out: `key`, `prediction` (a label value), `probabilities` (in the order of the
-model's classes; a regression has none), `model_name`, `model_version` and `scored_at`. A run writes
-into a directory of its own, and its result.json says that all is there. Each part is committed when
-it is done (see `commits`): another attempt in the same directory scores only the others.
+model's classes, or of `labels`, the `top_k` likeliest; a regression has none), `model_name`,
+`model_version` and `scored_at`. A bad row goes to quarantine, with its key and the reason. A run
+writes into a directory of its own, and its result.json says that all is there. Each part is
+committed when it is done (see `commits`): another attempt in the same directory scores only the
+others.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from trainyard import store
-from trainyard.canonical import canonical
+from trainyard.answers import Answers, check_top_k
 from trainyard.commits import Commits
-from trainyard.dataset import FEATURES, KEY, MARGIN, Dataset
+from trainyard.dataset import Dataset
 from trainyard.errors import JobError, TransientError
-from trainyard.good_rows import checked_rows
-from trainyard.inputs import input_of, inputs
+from trainyard.images.listing import Listing, list_images
 from trainyard.job import Run, run_job
 from trainyard.layout import DATASET, PREDICTIONS, join
-from trainyard.models import ModelIdentity, ModelMeta, StoredModel, resolve_model
-from trainyard.parts import cut, matrix, part_numbers, read_parts, schema_of, sweep
+from trainyard.models import ModelIdentity, StoredModel, resolve_model
 from trainyard.predictions import (
-    Batches,
     Part,
-    Scorable,
     Target,
     contents_of,
     earlier_parts,
     faults_of,
+    keep_only,
     write_parts,
 )
-from trainyard.preprocessing import Preprocessing
-from trainyard.rows import FAULT, Batch, Layout, classify
-from trainyard.scoring import Shipped, check_model
+from trainyard.progress import Progress
+from trainyard.scorable import Scorable, dataset_rows, image_rows, table_rows
+from trainyard.scoring import Shipped, batch_within, check_model
 from trainyard.session import spark_session
-from trainyard.sources import check_apart, open_table
+from trainyard.sources import check_apart
 from trainyard.sparkerrors import unwrapped
-from trainyard.specs import SPLITS, Predict
+from trainyard.specs import Predict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PARTS_A_SLOT = 4
 _PART_ROWS = 65_536
+_PART_IMAGES = 64
+_MOST_PARTS = 4096
 
 
 def predict(spec: Predict, run: Run) -> dict[str, Any]:
@@ -67,53 +69,80 @@ def predict_rows(spark: SparkSession, spec: Predict, run: Run) -> dict[str, Any]
     """Score the rows and return the result's fields.
 
     Raises:
-        JobError: the source does not fit the model, or has bad rows.
+        JobError: the source does not fit the model, or has more bad rows than it may.
     """
-    directory = join(run.directory, PREDICTIONS)
-    check_apart(spec.source, directory)
+    check_apart(spec.source, join(run.directory, PREDICTIONS))
     model_directory, identity = resolve_model(spec.model)
     model = StoredModel.read(model_directory)
     check_model(model, identity.uri)
-    dataset = open_dataset(spec, model)
-    work = work_of(spec, model, identity, dataset)
-    commits = Commits.open(run.directory, work, plan_of(spark, spec, dataset), run.events.note)
-    if dataset is not None:
-        rows = dataset_rows(spark, spec, dataset, model, run.directory, commits.plan["parts"])
+    check_top_k(spec.top_k, model.meta)
+    source = open_source(spark, spec, model)
+    work = work_of(spec, model, identity, source)
+    commits = Commits.open(
+        run.directory, work, plan_of(spark, spec, model, source), run.events.note
+    )
+    plan = commits.plan
+    answers = Answers(
+        identity=identity,
+        scored_at=datetime.fromisoformat(plan["scored_at"]),
+        top_k=spec.top_k,
+    )
+    target = Target(run_dir=run.directory, prefix=f"c{run.claim:04d}", answers=answers)
+    if isinstance(source, Listing):
+        rows = image_rows(spark, spec, source, model, run, plan)
+    elif isinstance(source, Dataset):
+        rows = dataset_rows(spark, spec, source, model, run.directory, plan["parts"])
     else:
         rows = table_rows(spark, spec, model, run.directory)
 
-    done = take_over(commits, directory, rows, run)
-    target = Target(
-        directory=directory,
-        prefix=f"c{run.claim:04d}",
-        identity=identity,
-        scored_at=datetime.fromisoformat(commits.plan["scored_at"]),
-    )
-    run.events.progress("predict", sum(p.rows for p in done.values()), rows.count, "rows")
-    parts = write_parts(rows, Shipped(spark, model, spec.batch_size), target, commits, done)
-    faults_of(parts).check(rows.count, spec.source)
+    done = take_over(commits, target, rows, run)
+    shipped = Shipped(spark, model, plan["batch_size"], spec.device)
+    progress = Progress(commits, done, rows, run.events)
+    with progress.following():
+        parts = write_parts(rows, shipped, target, commits, done)
+    progress.report()
+    keep_only(target, parts)
+    faults = faults_of(parts)
     written, unseen = sum(part.rows for part in parts), sum(part.unseen for part in parts)
-    if written != rows.count:
+    if faults.rows:
+        run.events.note(f"{faults.rows} of {rows.count} {rows.unit} are bad: {faults.told()}")
+    faults.check(rows.count, spec.source, allowed=spec.bad_rows, most=spec.bad_rows_count)
+    if written + faults.rows != rows.count:
         raise TransientError(
-            f"{spec.source!r} had {rows.count} rows, but {written} when they were scored.",
+            f"{spec.source!r} had {rows.count} rows, but {written + faults.rows} when they were "
+            "scored.",
             "Score a table that nothing writes meanwhile.",
         )
-    sweep(directory, [part.path for part in parts])
     if unseen:
         run.events.note(
             f"{unseen} of {written} rows have a category that is missing or that no training row "
             "had; each was scored as such a one"
         )
-    run.events.progress("predict", written, rows.count, "rows")
     return {
-        "outputs": {"predictions": directory},
+        "outputs": {
+            "predictions": target.predictions,
+            **({"quarantine": target.quarantine} if faults.rows else {}),
+        },
         "model": dataclasses.asdict(identity),
         "rows": {
             "in": rows.count,
             "out": written,
+            "quarantined": faults.rows,
             **({"unseen": unseen} if rows.layout.categories else {}),
         },
     }
+
+
+def open_source(spark: SparkSession, spec: Predict, model: StoredModel) -> Dataset | Listing | None:
+    """What the source is: a prepared dataset, images, or None for a table."""
+    if model.meta.pixels is None:
+        return open_dataset(spec, model)
+    if spec.split is not None or spec.format == "dataset":
+        raise JobError(
+            f"setting 'model' is {spec.model!r}: it takes images, and no prepared dataset.",
+            "Leave 'split' and 'format' out, and name a folder, a pattern or a list of images.",
+        )
+    return list_images(spark, spec.source, spec.format, spec.key)
 
 
 def open_dataset(spec: Predict, model: StoredModel) -> Dataset | None:
@@ -123,7 +152,7 @@ def open_dataset(spec: Predict, model: StoredModel) -> Dataset | None:
     ):
         dataset = Dataset.read(spec.source)
         model.meta.check_dataset(dataset)
-        dataset.check_files(*splits_of(spec))
+        dataset.check_files(*spec.splits)
         return dataset
     if spec.split is not None:
         raise JobError(
@@ -133,121 +162,46 @@ def open_dataset(spec: Predict, model: StoredModel) -> Dataset | None:
     return None
 
 
-def splits_of(spec: Predict) -> list[str]:
-    """The splits of a dataset to score."""
-    return [spec.split] if spec.split else list(SPLITS)
-
-
 def work_of(
-    spec: Predict, model: StoredModel, identity: ModelIdentity, dataset: Dataset | None
+    spec: Predict, model: StoredModel, identity: ModelIdentity, source: Dataset | Listing | None
 ) -> dict[str, Any]:
     """All that the predictions follow from, but for the rows of a table, which are hashed."""
     return {
         "settings": spec.decisive(),
         "model": [dataclasses.asdict(identity), dataclasses.asdict(model.meta)],
-        "dataset": dataset and dataclasses.asdict(dataset),
+        "source": dataclasses.asdict(source)
+        if isinstance(source, Dataset)
+        else source and source.digest,
     }
 
 
-def plan_of(spark: SparkSession, spec: Predict, dataset: Dataset | None) -> dict[str, Any]:
-    """When the scoring began, and of how many parts a dataset has at most."""
-    rows = sum(dataset.rows(split) for split in splits_of(spec)) if dataset else 0
+def plan_of(
+    spark: SparkSession, spec: Predict, model: StoredModel, source: Dataset | Listing | None
+) -> dict[str, Any]:
+    """When the scoring began, in which batches, and of which parts it is.
+
+    A dataset has at most so many `parts`; images have parts of so many, all batches of one size.
+    """
+    batch_size = batch_within(model, spec.batch_size, spec.batch_memory)
+    plan = {"scored_at": datetime.now(UTC).isoformat(), "batch_size": batch_size}
+    if isinstance(source, Listing):
+        images = max(_PART_IMAGES, -(-source.images.num_rows // _MOST_PARTS))
+        return {**plan, "part_images": -(-images // batch_size) * batch_size}
+    rows = sum(source.rows(split) for split in spec.splits) if source else 0
     slots = spark.sparkContext.defaultParallelism
-    return {
-        "scored_at": datetime.now(UTC).isoformat(),
-        "parts": max(_PARTS_A_SLOT * slots, rows // _PART_ROWS),
-    }
+    return {**plan, "parts": max(_PARTS_A_SLOT * slots, rows // _PART_ROWS)}
 
 
-def take_over(commits: Commits, directory: str, rows: Scorable, run: Run) -> dict[int, Part]:
+def take_over(commits: Commits, target: Target, rows: Scorable, run: Run) -> dict[int, Part]:
     """What an earlier attempt has done of this work; what it left besides is removed."""
-    if not commits.entries():
-        store.remove(directory)
-        return {}
-    contents = contents_of(rows.hashed) if rows.hashed is not None else None
-    done = earlier_parts(commits, directory, contents)
-    count = sum(part.rows for part in done.values())
-    run.events.note(f"{count} of {rows.count} rows were scored by an earlier attempt")
-    if done:
-        sweep(directory, [part.path for part in done.values()])
+    done: dict[int, Part] = {}
+    if commits.entries():
+        contents = contents_of(rows.hashed) if rows.hashed is not None else None
+        done = earlier_parts(commits, target, contents)
+        count = sum(part.rows for part in done.values())
+        run.events.note(f"{count} of {rows.count} {rows.unit} were scored by an earlier attempt")
+    keep_only(target, done.values())
     return done
-
-
-def table_rows(spark: SparkSession, spec: Predict, model: StoredModel, run_dir: str) -> Scorable:
-    """The rows of a table, checked to have the model's columns."""
-    meta = model.meta
-    layout = layout_of(meta, spec.key or meta.key)
-    table = open_table(spark, spec.source, spec.format, layout.columns)
-    frame = hashed = canonical(table, layout)
-
-    def classified(given: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
-        return (classify(batch, layout) for batch in given)
-
-    batches: Batches = classified
-    if meta.preprocessing is not None:
-        made = Preprocessing.load(model.directory, meta.preprocessing, run_dir)
-        frame, batches = made.apply(checked_rows(frame, layout)), _made_batches(meta.width)
-    count = table.frame.count()
-    return Scorable(frame=frame, batches=batches, count=count, layout=layout, hashed=hashed)
-
-
-def layout_of(meta: ModelMeta, key: str | None) -> Layout:
-    """The columns that make a row for a model."""
-    made = meta.preprocessing
-    return Layout(
-        numbers=made.numbers if made else meta.features,
-        categories=made.categories if made else (),
-        width=made.values if made else meta.width,
-        missing=made is not None and made.imputation != "none",
-        key=key,
-        base_margin=meta.base_margin,
-    )
-
-
-def _made_batches(width: int) -> Batches:
-    def batches(given: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
-        for batch in given:
-            told = batch.column(FAULT).to_pylist()
-            unseen = batch.column(f"{FEATURES}_unseen").to_pylist()
-            yield Batch(
-                values=matrix(batch.column(FEATURES), width),
-                keys=batch.column(KEY),
-                faults={row: fault for row, fault in enumerate(told) if fault is not None},
-                margins=batch.column(MARGIN),
-                unseen=sum(
-                    count > 0 for count, fault in zip(unseen, told, strict=True) if fault is None
-                ),
-            )
-
-    return batches
-
-
-def dataset_rows(
-    spark: SparkSession,
-    spec: Predict,
-    dataset: Dataset,
-    model: StoredModel,
-    run_dir: str,
-    most: int,
-) -> Scorable:
-    """The rows of a dataset's splits, in `most` parts or fewer."""
-    splits = splits_of(spec)
-    parts = cut(dataset, splits, most)
-    width, wanted = model.meta.width, input_of(dataset, "model", model)
-    schema = schema_of(dataset, KEY, FEATURES, MARGIN)
-
-    def batches(given: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
-        for batch in read_parts(given, parts, schema) if wanted == FEATURES else given:
-            values = matrix(batch.column(wanted), width)
-            margins = batch.column(MARGIN) if dataset.base_margin is not None else None
-            yield Batch(values=values, keys=batch.column(KEY), faults={}, margins=margins)
-
-    if wanted == FEATURES:
-        frame = part_numbers(spark, parts)
-    else:
-        frame = inputs(spark, dataset, parts, {"model": model}, run_dir)
-    count = sum(dataset.rows(split) for split in splits)
-    return Scorable(frame=frame, batches=batches, count=count, layout=layout_of(model.meta, KEY))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ finds no commits and starts anew.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -61,13 +61,11 @@ class Commits:
             store.create_bytes(uri, store.to_json(dict(plan)))
         return cls(directory=directory, plan=dict(store.read_json(uri)))
 
-    def entries(self) -> dict[int, dict[str, Any]]:
-        """The entry of every part that is committed, by its number."""
+    def entries(self, known: Collection[int] = ()) -> dict[int, dict[str, Any]]:
+        """The entry of every part that is committed, by its number, but for those known."""
         names = [n for n in store.list_names(self.directory) if n != _PLAN]
-        return {
-            int(name.removesuffix(_SUFFIX)): dict(store.read_json(join(self.directory, name)))
-            for name in names
-        }
+        numbers = {int(name.removesuffix(_SUFFIX)) for name in names} - set(known)
+        return {number: dict(store.read_json(self._uri(number))) for number in sorted(numbers)}
 
     def commit(self, number: int, entry: Mapping[str, Any]) -> dict[str, Any]:
         """Commit a part, and return the entry that counts: another attempt's, if it was first.

@@ -46,27 +46,37 @@ class Faults:
         known = self.examples.setdefault(fault, [])
         known += examples[: _EXAMPLES - len(known)]
 
-    def check(self, rows: int, source: str, *, allowed: float | None = None) -> None:
+    def check(
+        self, rows: int, source: str, *, allowed: float | None = None, most: int | None = None
+    ) -> None:
         """Raise `JobError` when there are too many, with the count and examples of each fault.
 
         Args:
             rows: rows of the source.
             source: what the user named.
             allowed: share of the rows that may be bad; without it none may, whatever is set.
+            most: how many may be, besides.
         """
-        if self.rows <= (allowed or 0.0) * rows:
+        is_few = most is None or self.rows <= most
+        if self.rows <= (allowed or 0.0) * rows and is_few:
             return
+        kinds = self.told()
+        fix = "Correct these rows in the source, or remove them."
+        if allowed is not None:
+            kinds += f"; setting 'bad_rows' allows {allowed:g} x {rows} = {allowed * rows:g}"
+            kinds += "" if is_few else f", 'bad_rows_count' {most}"
+            name = "bad_rows" if is_few else "bad_rows_count"
+            fix = f"Correct these rows in the source, or raise {name!r} to put them in quarantine."
+        raise JobError(f"{self.rows} of {rows} rows of {source!r} are bad: {kinds}.", fix)
+
+    def told(self) -> str:
+        """The count and examples of each fault, the commonest first."""
         kinds = "; ".join(
             f"{count} where {fault} (such as {', '.join(self.examples[fault])})"
             for fault, count in self.counts.most_common(_KINDS)
         )
         more = len(self.counts) - _KINDS
-        kinds += f"; and {more} more kinds" if more > 0 else ""
-        fix = "Correct these rows in the source, or remove them."
-        if allowed is not None:
-            kinds += f"; setting 'bad_rows' allows {allowed:g} x {rows} = {allowed * rows:g}"
-            fix = "Correct these rows in the source, or raise 'bad_rows' to put them in quarantine."
-        raise JobError(f"{self.rows} of {rows} rows of {source!r} are bad: {kinds}.", fix)
+        return kinds + (f"; and {more} more kinds" if more > 0 else "")
 
     def to_json(self) -> str:
         """As text that `from_json` reads."""

@@ -8,7 +8,7 @@
         failure.json            why the last attempt failed
         result.json             the manifest; written last
         commits/...json         which parts of an output are done; see `commits`
-        data/ model/ report/ checkpoints/ predictions/ quarantine/     what the jobs make
+        data/ model/ report/ checkpoints/ predictions/ quarantine/ images/     what the jobs make
 
 A run directory may lie on any filesystem that fsspec knows (`file`, `s3`, `abfs`, ...). Only the
 standard library is imported here.
@@ -35,6 +35,7 @@ CHECKPOINTS = "checkpoints"
 REPORT = "report"
 PREDICTIONS = "predictions"
 QUARANTINE = "quarantine"
+IMAGES = "images"
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _READABLE = 60

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from trainyard import registry, store
 from trainyard.dataset import CLASSIFICATION, Dataset, Fitted
 from trainyard.errors import JobError, nearest
+from trainyard.images.pixels import Pixels
 from trainyard.layout import join
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class ModelMeta:
         network: import path of the network's class, as module:Class.
         network_params: keyword arguments of the class.
         input_shape: shape of one row's features, as the network takes them.
+        pixels: how a network of images takes one; the rows of other models are numbers.
         missing: number that stands for a missing one for boosted trees, beside NaN.
         base_margin: the source's column of base margins, which the trees must be given, if any.
         task: `classification` or `regression`.
@@ -61,6 +63,7 @@ class ModelMeta:
     network: str = ""
     network_params: dict[str, Any] = dataclasses.field(default_factory=dict)
     input_shape: tuple[int, ...] = ()
+    pixels: Pixels | None = None
     missing: float | None = None
     base_margin: str | None = None
     task: str = CLASSIFICATION
@@ -198,11 +201,17 @@ def resolve_model(uri: str) -> tuple[str, ModelIdentity]:
     """The directory of a model, and its identity with the alias resolved.
 
     Args:
-        uri: a directory, models:/NAME/VERSION or models:/NAME@ALIAS.
+        uri: a directory, models:/NAME/VERSION, models:/NAME@ALIAS, or `package:NAME`.
 
     Raises:
         JobError: the registry has no such model.
     """
+    from trainyard import packaged
+
+    if packaged.is_packaged(uri):
+        directory, version = packaged.unpack(uri)
+        name = uri.removeprefix(packaged.SCHEME)
+        return directory, ModelIdentity(uri=uri, name=name, version=version)
     if not registry.is_model_uri(uri):
         return uri, ModelIdentity(uri=uri)
     found = registry.resolve(uri)
@@ -223,7 +232,8 @@ def _read_meta(directory: str) -> ModelMeta:
         }
         # A model from before preprocessing was fitted has none; it may be the champion still.
         fitted = Fitted.from_mapping(values.pop("preprocessing", None))
-        meta = ModelMeta(**tuples, **values, preprocessing=fitted)
+        pixels = Pixels.from_mapping(values.pop("pixels", None))
+        meta = ModelMeta(**tuples, **values, preprocessing=fitted, pixels=pixels)
         if meta.engine not in _FILES:
             raise ValueError(f"there is no engine {meta.engine!r}")
         return meta

@@ -7,72 +7,54 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from trainyard import store
+from trainyard.answers import Answers
 from trainyard.commits import Commits
-from trainyard.dataset import KEY, REGRESSION
-from trainyard.errors import JobError
 from trainyard.faults import Faults
-from trainyard.layout import join
-from trainyard.models import ModelIdentity, ModelMeta
-from trainyard.parts import PartWriter, lists, matrix, task_attempt
-from trainyard.rows import CONTENT, Batch, Layout
-from trainyard.scoring import Scorer, Shipped
+from trainyard.layout import PREDICTIONS, QUARANTINE, join
+from trainyard.parts import PartWriter, sweep, task_attempt
+from trainyard.quarantine import BadRows
+from trainyard.rows import CONTENT
+from trainyard.scorable import Scorable
+from trainyard.scoring import Shipped
 from trainyard.survey import hash_sum
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ROW_GROUP_ROWS = 65_536
-_SAME = ("model_name", "model_version", "scored_at")
-"""Columns that are the same in every row."""
-
 _REPORT = "written string"
-
-Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[Batch]]
-"""Makes batches of numbers of a task's share of a frame."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scorable:
-    """The rows to score.
-
-    Attributes:
-        frame: what Spark distributes; a partition is a part.
-        batches: makes numbers of a part of it.
-        count: how many rows there are, counted apart from the scoring.
-        layout: the columns that make a row.
-        hashed: rows with `content`, partitioned alike, where no dataset vouches for them.
-    """
-
-    frame: DataFrame
-    batches: Batches
-    count: int
-    layout: Layout
-    hashed: DataFrame | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where predictions go, and what each of them says.
+    """Where predictions and bad rows go.
 
     Attributes:
-        directory: directory of the files.
+        run_dir: the run directory.
         prefix: start of every file's name, which no other driver uses.
-        scored_at: when the scoring began.
+        answers: what each prediction says.
     """
 
-    directory: str
+    run_dir: str
     prefix: str
-    identity: ModelIdentity
-    scored_at: datetime
+    answers: Answers
+
+    @property
+    def predictions(self) -> str:
+        """The directory of the predictions' files."""
+        return join(self.run_dir, PREDICTIONS)
+
+    @property
+    def quarantine(self) -> str:
+        """The directory of the bad rows' files."""
+        return join(self.run_dir, QUARANTINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +65,10 @@ class Part:
         path: its file, relative to the predictions' directory.
         bytes: size of the file.
         rows: predictions in it.
-        content: what the rows that were scored add up to; 0 where a dataset vouches for them.
+        content: what the rows that were scored add up to; 0 where the work vouches for them.
         faults: rows that could not be scored, as `Faults.to_json` says.
+        bad_path: the file of those rows, relative to the quarantine; empty where there are none.
+        bad_bytes: size of that file.
         unseen: rows with a category that is missing or that no training row had.
     """
 
@@ -93,26 +77,54 @@ class Part:
     rows: int
     content: int
     faults: str
+    bad_path: str = ""
+    bad_bytes: int = 0
     unseen: int
+
+    def is_whole(self, target: Target) -> bool:
+        """Whether its files are there."""
+        return store.size(join(target.predictions, self.path)) == self.bytes and (
+            not self.bad_path
+            or store.size(join(target.quarantine, self.bad_path)) == self.bad_bytes
+        )
+
+    def remove(self, target: Target) -> None:
+        """Remove its files."""
+        store.remove(join(target.predictions, self.path))
+        if self.bad_path:
+            store.remove(join(target.quarantine, self.bad_path))
 
 
 def earlier_parts(
-    commits: Commits, directory: str, contents: Mapping[int, int] | None
+    commits: Commits, target: Target, contents: Mapping[int, int] | None
 ) -> dict[int, Part]:
     """The parts that earlier attempts made and that still hold; others are forgotten.
 
     Args:
         commits: the work's.
-        directory: the predictions'.
+        target: where their files are.
         contents: what the rows of each part add up to now, where nothing else vouches for them.
     """
     found = {number: Part(**entry) for number, entry in commits.entries().items()}
     for number, part in list(found.items()):
         is_same = contents is None or contents.get(number) == part.content
-        if not is_same or store.size(join(directory, part.path)) != part.bytes:
+        if not is_same or not part.is_whole(target):
             commits.forget(number)
             del found[number]
     return found
+
+
+def keep_only(target: Target, parts: Iterable[Part]) -> None:
+    """Remove what is no file of these parts."""
+    parts = list(parts)
+    for directory, paths in (
+        (target.predictions, [part.path for part in parts]),
+        (target.quarantine, [part.bad_path for part in parts if part.bad_path]),
+    ):
+        if paths:
+            sweep(directory, paths)
+        else:
+            store.remove(directory)
 
 
 def content_of(batch: pa.RecordBatch) -> int:
@@ -142,16 +154,16 @@ def write_parts(
     Raises:
         JobError: a score is not finite, or a file cannot be written.
     """
-    skipped, batches, layout = frozenset(done), rows.batches, rows.layout
+    skipped, batches, layout, answers = frozenset(done), rows.batches, rows.layout, target.answers
 
     def work(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number, attempt = task_attempt()
         if number in skipped:
             return
         scorer = model.scorer()
-        schema = output_schema(scorer.meta)
+        schema = answers.schema(scorer.meta)
         path = f"{target.prefix}-{number:05d}-{attempt}.parquet"
-        faults, unseen, content = Faults(), 0, 0
+        faults, bad, unseen, content = Faults(), BadRows(), 0, 0
 
         def tallied() -> Iterator[pa.RecordBatch]:
             nonlocal content
@@ -159,26 +171,33 @@ def write_parts(
                 content = (content + content_of(batch)) % 2**64
                 yield batch
 
-        repeating = _SAME if scorer.meta.task == REGRESSION else ("prediction", *_SAME)
         with PartWriter(
-            target.directory, path, schema, _ROW_GROUP_ROWS, repeating=repeating
+            target.predictions,
+            path,
+            schema,
+            _ROW_GROUP_ROWS,
+            repeating=answers.repeating(scorer.meta),
         ) as file:
             for batch in batches(tallied()):
                 faults.add(batch, layout)
+                bad.add(batch)
                 unseen += batch.unseen
-                file.write(scored(batch, scorer, target, schema))
+                file.write(answers.of(batch, scorer, schema))
+        aside = bad.write(target.quarantine, path)
         part = Part(
             path=path,
             bytes=file.written.bytes,
             rows=file.written.rows,
             content=content,
             faults=faults.to_json(),
+            bad_path=aside.path if aside else "",
+            bad_bytes=aside.bytes if aside else 0,
             unseen=unseen,
         )
-        counts = commits.commit(number, dataclasses.asdict(part))
-        if counts["path"] != path:
-            store.remove(join(target.directory, path))
-        yield pa.record_batch({"written": [json.dumps(counts)]})
+        counts = Part(**commits.commit(number, dataclasses.asdict(part)))
+        if counts.path != path:
+            part.remove(target)
+        yield pa.record_batch({"written": [json.dumps(dataclasses.asdict(counts))]})
 
     reports = rows.frame.mapInArrow(work, _REPORT).collect()
     return [*done.values(), *(Part(**json.loads(row["written"])) for row in reports)]
@@ -190,70 +209,3 @@ def faults_of(parts: Iterable[Part]) -> Faults:
     for part in parts:
         faults.merge(Faults.from_json(part.faults))
     return faults
-
-
-def output_schema(meta: ModelMeta) -> pa.Schema:
-    """The files' schema.
-
-    A class is a whole number where all classes are, else a text; a regression predicts a double and
-    has no probabilities.
-    """
-    whole = all(isinstance(value, int) for value in meta.classes)
-    says = [
-        pa.field("prediction", pa.int64() if whole else pa.string()),
-        pa.field("probabilities", pa.list_(pa.float64())),
-    ]
-    if meta.task == REGRESSION:
-        says = [pa.field("prediction", pa.float64())]
-    return pa.schema(
-        [
-            pa.field(KEY, pa.string()),
-            *says,
-            pa.field("model_name", pa.string()),
-            pa.field("model_version", pa.string()),
-            pa.field("scored_at", pa.timestamp("us", tz="UTC")),
-        ]
-    )
-
-
-def scored(batch: Batch, scorer: Scorer, target: Target, schema: pa.Schema) -> pa.RecordBatch:
-    """The predictions of a batch's good rows.
-
-    Raises:
-        JobError: a score is not finite.
-    """
-    good = batch.good
-    keys = batch.keys.take(pa.array(good))
-    features = batch.values[good].astype(np.float32, copy=False)
-    margins = None
-    if scorer.meta.base_margin is not None and batch.margins is not None:
-        taken = batch.margins.take(pa.array(good))
-        margins = matrix(taken, scorer.meta.margins).astype(np.float32)
-    if scorer.meta.task == REGRESSION:
-        values = scorer.values(features, margins)
-        _check_finite(values, keys)
-        says = [pa.array(values)]
-    else:
-        logs = scorer.log_probabilities(features, margins)
-        _check_finite(logs.sum(axis=1), keys)
-        classes = pa.array(scorer.meta.classes, schema.field("prediction").type)
-        says = [classes.take(pa.array(logs.argmax(axis=1))), lists(np.exp(logs))]
-    same = {
-        "model_name": target.identity.name,
-        "model_version": target.identity.version,
-        "scored_at": target.scored_at,
-    }
-    repeated = [
-        pa.repeat(pa.scalar(value, schema.field(name).type), len(good))
-        for name, value in same.items()
-    ]
-    return pa.RecordBatch.from_arrays([keys, *says, *repeated], schema=schema)
-
-
-def _check_finite(scores: np.ndarray[Any, Any], keys: pa.Array) -> None:
-    broken = np.flatnonzero(~np.isfinite(scores))
-    if len(broken):
-        raise JobError(
-            f"the model gives scores that are not finite, such as for key {keys[int(broken[0])]}.",
-            "Check the model's training and the row's features.",
-        )

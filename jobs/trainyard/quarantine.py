@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame
 
 from trainyard import store
 from trainyard.canonical import ORIGINAL
-from trainyard.dataset import KEY
+from trainyard.dataset import KEY, DataFile
 from trainyard.layout import QUARANTINE, join
 from trainyard.parts import PartWriter, sweep, task_attempt
-from trainyard.rows import Layout, classify
+from trainyard.rows import Batch, Layout, classify
 
 SCHEMA = pa.schema(
     [
@@ -25,6 +25,35 @@ SCHEMA = pa.schema(
 """The files' columns; `row` holds the original values as JSON, or a line that cannot be parsed."""
 
 _ROW_GROUP_ROWS = 4096
+
+_IDS = pa.schema([SCHEMA.field(KEY), SCHEMA.field("reason")])
+
+
+class BadRows:
+    """The keys and faults of a part's bad rows, few enough for memory."""
+
+    def __init__(self) -> None:
+        self._found: list[pa.RecordBatch] = []
+
+    def add(self, batch: Batch) -> None:
+        """Take a batch's bad rows in."""
+        if batch.faults:
+            keys = batch.keys.take(pa.array(batch.faults, pa.int64()))
+            reasons = pa.array(batch.faults.values(), pa.string())
+            self._found.append(pa.RecordBatch.from_arrays([keys, reasons], schema=_IDS))
+
+    def write(self, directory: str, path: str) -> DataFile | None:
+        """Write them as `key` and `reason`, if there are any; answer with the file.
+
+        Raises:
+            TransientError: it cannot be written.
+        """
+        if not self._found:
+            return None
+        with PartWriter(directory, path, _IDS, _ROW_GROUP_ROWS) as part:
+            for rows in self._found:
+                part.write(rows)
+        return part.written
 
 
 def write_quarantine(rows: DataFrame, layout: Layout, run_dir: str, prefix: str) -> int:

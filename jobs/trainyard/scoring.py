@@ -14,6 +14,7 @@ from trainyard.models import XGBOOST, StoredModel
 if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import SparkSession
+    from torch import nn
 
 Matrix = np.ndarray[Any, Any]
 
@@ -28,12 +29,13 @@ class Scorer:
     Args:
         model: the stored model.
         batch_size: rows that a network scores at a time; trees take all at once.
+        device: where a network scores: `auto`, `cpu` or `gpu`; see `horovod.device`.
     """
 
-    def __init__(self, model: StoredModel, batch_size: int) -> None:
+    def __init__(self, model: StoredModel, batch_size: int, device: str = "cpu") -> None:
         self.meta = model.meta
         is_trees = self.meta.engine == XGBOOST
-        self._scores = _trees(model) if is_trees else _network(model, batch_size)
+        self._scores = _trees(model) if is_trees else _network(model, batch_size, device)
 
     def log_probabilities(self, features: Matrix, margins: Matrix | None = None) -> Matrix:
         """The logarithm of each class's probability.
@@ -56,21 +58,60 @@ class Scorer:
         return self._scores(features, margins)[:, 0]
 
 
-def _network(model: StoredModel, batch_size: int) -> Scores:
+def _network(model: StoredModel, batch_size: int, device: str) -> Scores:
     import torch
 
+    from trainyard.horovod.device import choose
+
     torch.set_num_threads(1)
-    network, meta = model.build(), model.meta
+    meta, place = model.meta, choose(device)
+    network = _for_images(model.build()) if len(meta.input_shape) == 3 else model.build()
+    network.to(place)
 
     def scores(features: Matrix, margins: Matrix | None) -> Matrix:
         scored = [np.empty((0, meta.outputs))]
         with torch.inference_mode():
             for start in range(0, len(features), batch_size):
-                rows = torch.tensor(features[start : start + batch_size])
-                scored.append(network(rows.reshape(-1, *meta.input_shape)).double().numpy())
+                rows = torch.tensor(features[start : start + batch_size], device=place)
+                found = network(rows.reshape(-1, *meta.input_shape))
+                scored.append(found.double().cpu().numpy())
         return np.concatenate(scored)
 
     return scores
+
+
+def _for_images(network: nn.Module) -> nn.Module:
+    """A network of images that keeps a pixel's channels together, in which it is twice as fast."""
+    import torch
+
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+
+def batch_within(model: StoredModel, most: int, megabytes: int) -> int:
+    """How many rows a network can score at a time within some memory; 1 at least.
+
+    Args:
+        model: the stored model; trees take all rows at once.
+        most: rows to score at a time at most.
+        megabytes: what the layer that needs most may take, for what goes in and what comes out.
+    """
+    if model.meta.engine == XGBOOST:
+        return most
+    import torch
+
+    network = model.build()
+    needed = [0]
+
+    def note(_: nn.Module, given: Any, found: Any) -> None:
+        tensors = [t for t in (*given, found) if isinstance(t, torch.Tensor)]
+        needed.append(sum(t.numel() * t.element_size() for t in tensors))
+
+    for layer in network.modules():
+        if not any(layer.children()):
+            layer.register_forward_hook(note)
+    with torch.inference_mode():
+        network(torch.zeros(2, *model.meta.input_shape))
+    return max(1, min(most, megabytes * 10**6 * 2 // max(1, *needed)))
 
 
 def _trees(model: StoredModel) -> Scores:
@@ -119,15 +160,18 @@ def check_model(model: StoredModel, name: str) -> None:
 class Shipped:
     """A model on its way to the workers, where each process builds it once."""
 
-    def __init__(self, spark: SparkSession, model: StoredModel, batch_size: int) -> None:
+    def __init__(
+        self, spark: SparkSession, model: StoredModel, batch_size: int, device: str = "cpu"
+    ) -> None:
         self._model: Broadcast[StoredModel] = spark.sparkContext.broadcast(model)
         self._batch_size = batch_size
+        self._device = device
         self._id = uuid.uuid4().hex
 
     def scorer(self) -> Scorer:
         """The model of this worker; call it in a task."""
         if self._id not in _SCORERS:
-            _SCORERS[self._id] = Scorer(self._model.value, self._batch_size)
+            _SCORERS[self._id] = Scorer(self._model.value, self._batch_size, self._device)
         return _SCORERS[self._id]
 
 

@@ -125,6 +125,11 @@ def detect_format(source: str) -> str:
     )
 
 
+def named_format(source: str) -> str | None:
+    """The format of a table that a source's own name tells, without a look at what is there."""
+    return "table" if source.startswith(_TABLE) else _format_of(source)
+
+
 def _names_in(source: str) -> list[str]:
     try:
         return store.list_names(source)
