@@ -13,7 +13,7 @@ train = SparkJobOperator(
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from airflow.sdk import Param
@@ -117,6 +117,26 @@ def gate_params(metric: str, *, minimum: float, margin: float = 0.0) -> dict[str
 def param(name: str) -> Any:
     """The template that a field of the trigger form is read with."""
     return f"{{{{ params.{name} }}}}"
+
+
+def event_or_param(name: str) -> Any:
+    """The template of what the event that triggered a run says, or else a field of the form.
+
+    The DAG needs `user_defined_macros={"from_event": from_event}`.
+    """
+    return f"{{{{ from_event(triggering_asset_events, {name!r}) or params.{name} }}}}"
+
+
+def from_event(events: Mapping[Any, Sequence[Any]], name: str) -> Any:
+    """What the extra of an asset's latest event holds under a name, or None.
+
+    Args:
+        events: the events that triggered a run, by their asset, each in order; none for a run by
+            hand.
+        name: key of the extra.
+    """
+    extras = (event.extra for found in events.values() for event in reversed(found))
+    return next((extra[name] for extra in extras if name in extra), None)
 
 
 def by_choice(name: str, **values: Any) -> Any:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 TASKS = {
     "mnist_horovod": ["doctor", "prepare", "train", "evaluate", "promote", "predict"],
     "flight_delays_xgboost": ["doctor", "prepare", "train", "evaluate", "promote", "predict"],
+    "image_labels": ["doctor", "label"],
     "rollback_model": ["rollback"],
     "collect_garbage": ["collect"],
     "end_lost_drivers": ["end"],
@@ -52,13 +53,20 @@ def test_a_dag_is_described(dag: DAG) -> None:
     assert dag.tags
 
 
+ASKED_BY = {"image_labels": "images"}
+"""The asset by whose updates a DAG is started."""
+
+
 def test_a_dag_does_not_start_by_itself_or_catch_up(dag: DAG) -> None:
     assert dag.catchup is False
     if dag.dag_id in ("collect_garbage", "end_lost_drivers"):
         assert dag.is_paused_upon_creation, "what removes or ends waits until it is switched on"
         return
     assert (dag.max_active_runs or 0) >= 2, "two runs at once must both succeed"
-    assert not dag.timetable.can_be_scheduled
+    if dag.dag_id in ASKED_BY:
+        assert [a.name for a in dag.timetable.asset_condition.objects] == [ASKED_BY[dag.dag_id]]
+    else:
+        assert not dag.timetable.can_be_scheduled
 
 
 def test_a_task_has_an_owner_retries_and_an_end(dag: DAG) -> None:
@@ -76,6 +84,7 @@ ASSETS = {
         "flight_delays_model",
         "flight_delays_predictions",
     },
+    "image_labels": {"image_labels"},
     "rollback_model": {"served_model"},
     "collect_garbage": set(),
     "end_lost_drivers": set(),

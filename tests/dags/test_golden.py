@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +28,13 @@ REQUIRED = {"rollback_model": {"who": "Ada", "why": "it drifts"}}
 RENEW = os.environ.get("RENEW_GOLDEN") == "1"
 
 
-def rendered(dagbag: DagBag, dag_id: str, task_id: str, params: dict[str, Any]) -> Any:
+def rendered(
+    dagbag: DagBag,
+    dag_id: str,
+    task_id: str,
+    params: dict[str, Any],
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> Any:
     """A task with its templates rendered, and the context that rendered them."""
     dag = dagbag.dags[dag_id]
     task = dag.get_task(task_id).prepare_for_execution()
@@ -35,6 +43,8 @@ def rendered(dagbag: DagBag, dag_id: str, task_id: str, params: dict[str, Any]) 
         "params": {**dag.params.dump(), **REQUIRED.get(dag_id, {}), **params},
         "run_id": TaskInstance.run_id,
         "expanded_ti_count": None,
+        "triggering_asset_events": {},
+        **more,
     }
     if isinstance(task, PromoteModelOperator):
         task.evaluation = RESULTS["evaluate"]  # an XComArg, which asks Airflow's own API
@@ -109,6 +119,19 @@ def test_the_regression_of_flights_is_a_choice_in_the_form(
     promote, _ = rendered(dagbag, "flight_delays_xgboost", "promote", given)
     assert promote.minimums == {"roc_auc": "None"}
     assert promote.margins == {"roc_auc": "None", "rmse": "0"}
+
+
+def test_an_event_of_the_images_names_those_to_label(
+    dagbag: DagBag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__TRAINYARD__STORE", STORE)
+    extras: list[dict[str, Any]] = [{"source": "/old"}, {"source": "/new"}, {}]
+    events = {"images": [SimpleNamespace(extra=extra) for extra in extras]}
+    more = {"triggering_asset_events": events}
+    task, context = rendered(dagbag, "image_labels", "label", {"source": "/form"}, more)
+    assert task.rendered_job(context).source == "/new"
+    task, context = rendered(dagbag, "image_labels", "label", {"source": "/form"})
+    assert task.rendered_job(context).source == "/form"
 
 
 def test_a_run_directory_is_safe_for_spark(dagbag: DagBag, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,8 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def good(self) -> None:
-        with open(DAISY, "rb") as file:
-            self.answer(file.read())
+        self.answer(DAISY.read_bytes())
 
     def slowly(self) -> None:
         with self.server.lock:
@@ -132,8 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.good()
 
     def cut(self) -> None:
-        with open(DAISY, "rb") as file:
-            self.answer(file.read()[:9000], length=100_000)
+        self.answer(DAISY.read_bytes()[:9000], length=100_000)
 
     def hangs_up(self) -> None:
         self.connection.close()

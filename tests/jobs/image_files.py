@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from PIL import Image
 
 from trainyard.images.listing import sample_photographs
 
-PALACE, DAISY = sample_photographs()
+PALACE, DAISY = map(Path, sample_photographs())
 
 
 @cache

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 WEIGHT = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
 ROWS = 90
+ALL = {"in": ROWS, "out": ROWS, "quarantined": 0}
 
 
 def features(marked: int = ROWS - 1) -> np.ndarray[Any, Any]:
@@ -100,7 +101,7 @@ def test_a_rerun_skips_what_is_committed_and_ends_the_same(
 ) -> None:
     whole, run_dir = tmp_path / "whole", tmp_path / "run"
     plain = model_in(tmp_path / "plain", dataset, whole, 0)
-    assert predicted(spark, whole, dataset.directory, plain)["rows"] == {"in": ROWS, "out": ROWS}
+    assert predicted(spark, whole, dataset.directory, plain)["rows"] == ALL
     assert len(entries(whole)) == 8
 
     model = model_in(tmp_path / "model", dataset, run_dir, 3)
@@ -109,7 +110,7 @@ def test_a_rerun_skips_what_is_committed_and_ends_the_same(
     before = files_in(run_dir)
     result = predicted(spark, run_dir, dataset.directory, model, claim=2)
 
-    assert result["rows"] == {"in": ROWS, "out": ROWS}
+    assert result["rows"] == ALL
     assert rows_in(run_dir) == rows_in(whole)
     after = files_in(run_dir)
     assert {name: after[name] for name in kept} == {name: before[name] for name in kept}

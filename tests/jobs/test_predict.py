@@ -75,6 +75,11 @@ def written(directory: Path, table: pa.Table) -> Path:
     return directory / "source.parquet"
 
 
+def all_of(count: int) -> dict[str, int]:
+    """The rows of a result in which none is bad."""
+    return {"in": count, "out": count, "quarantined": 0}
+
+
 def expected(count: int = ROWS) -> np.ndarray[Any, Any]:
     return torch.tensor(features(count) @ WEIGHT.numpy().T).double().softmax(1).numpy()
 
@@ -84,7 +89,7 @@ def test_a_prepared_dataset(
 ) -> None:
     began = datetime.now(UTC)
     table, result = predicted(spark, tmp_path, dataset.directory, model, batch_size=7)
-    assert result["rows"] == {"in": ROWS, "out": ROWS}
+    assert result["rows"] == all_of(ROWS)
     assert table.schema == pa.schema(
         {
             "key": pa.string(),
@@ -104,9 +109,23 @@ def test_a_prepared_dataset(
     assert result["model"] == {"uri": model, "name": None, "version": None}
 
 
+def test_the_likeliest_classes_by_name(
+    spark: SparkSession, column_model: str, tmp_path: Path
+) -> None:
+    source = written(tmp_path, source_table())
+    table, _ = predicted(spark, tmp_path / "run", source, column_model, top_k=2)
+    rows = {int(row["key"]): row for row in table.to_pylist()}
+    for number, all_of_them in enumerate(expected()):
+        best = all_of_them.argsort()[::-1][:2]
+        row = rows[number]
+        assert row["labels"] == ["xyz"[i] for i in best]
+        assert row["prediction"] == row["labels"][0]
+        assert np.allclose(row["probabilities"], all_of_them[best], atol=1e-6)
+
+
 def test_one_split(spark: SparkSession, dataset: Dataset, model: str, tmp_path: Path) -> None:
     table, result = predicted(spark, tmp_path, dataset.directory, model, split="test")
-    assert result["rows"] == {"in": 30, "out": 30}
+    assert result["rows"] == all_of(30)
     assert sorted(map(int, table["key"].to_pylist())) == list(range(30))
     assert (
         {"prediction", "scored_at"}
@@ -131,7 +150,7 @@ def test_an_empty_split_is_an_empty_table(
     spark: SparkSession, dataset: Dataset, model: str, tmp_path: Path
 ) -> None:
     table, result = predicted(spark, tmp_path, dataset.directory, model, split="validation")
-    assert (table.num_rows, result["rows"]) == (0, {"in": 0, "out": 0})
+    assert (table.num_rows, result["rows"]) == (0, all_of(0))
     assert table.schema.field("probabilities").type == pa.list_(pa.float64())
 
 
@@ -143,7 +162,7 @@ def test_any_table_with_the_columns(
     frame = spark.createDataFrame(source_table()).repartition(3)
     getattr(frame.write, form)(str(source), **({"header": True} if form == "csv" else {}))
     table, result = predicted(spark, tmp_path / "run", source, column_model)
-    assert result["rows"] == {"in": ROWS, "out": ROWS}
+    assert result["rows"] == all_of(ROWS)
     rows = {int(row["key"]): row for row in table.to_pylist()}
     assert np.allclose([rows[i]["probabilities"] for i in range(ROWS)], expected(), atol=1e-6)
     assert [rows[i]["prediction"] for i in range(ROWS)] == ["xyz"[i] for i in expected().argmax(1)]
@@ -152,7 +171,7 @@ def test_any_table_with_the_columns(
 def test_an_empty_table(spark: SparkSession, column_model: str, tmp_path: Path) -> None:
     source = written(tmp_path, source_table().slice(0, 0))
     table, result = predicted(spark, tmp_path / "run", source, column_model)
-    assert (table.num_rows, result["rows"]) == (0, {"in": 0, "out": 0})
+    assert (table.num_rows, result["rows"]) == (0, all_of(0))
     assert table.column_names[:3] == ["key", "prediction", "probabilities"]
 
 
@@ -216,6 +235,23 @@ class TestErrors:
         assert "2 of 90 rows" in str(caught.value)
         assert "1 where feature 'a' is null (such as key 4)" in str(caught.value)
         assert "1 where feature 'a' is infinite (such as key 5)" in str(caught.value)
+
+    @pytest.mark.parametrize("budget", [{"bad_rows": 0.1}, {"bad_rows": 1.0, "bad_rows_count": 2}])
+    def test_a_few_bad_rows_go_to_quarantine_with_their_keys(
+        self, spark: SparkSession, column_model: str, tmp_path: Path, budget: dict[str, Any]
+    ) -> None:
+        bad = source_table(
+            a=[None if i == 4 else float("inf") if i == 5 else 1.0 for i in range(ROWS)]
+        )
+        source = written(tmp_path, bad)
+        table, result = predicted(spark, tmp_path / "run", source, column_model, **budget)
+        assert result["rows"] == {"in": ROWS, "out": ROWS - 2, "quarantined": 2}
+        assert {int(key) for key in table["key"].to_pylist()} == set(range(ROWS)) - {4, 5}
+        aside = pq.read_table(result["outputs"]["quarantine"]).to_pylist()
+        assert sorted((row["key"], row["reason"]) for row in aside) == [
+            ("4", "feature 'a' is null"),
+            ("5", "feature 'a' is infinite"),
+        ]
 
     def test_a_missing_feature(
         self, spark: SparkSession, column_model: str, tmp_path: Path
