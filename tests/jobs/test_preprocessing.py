@@ -153,7 +153,7 @@ def test_training_and_serving_cannot_differ(
     served, result = predicted(spark, tmp_path / "2", root / "source.parquet", model)
     assert served == trained
     assert len(served) == ROWS
-    assert result["rows"] == {"in": ROWS, "out": ROWS, "unseen": 1}
+    assert result["rows"] == {"in": ROWS, "out": ROWS, "quarantined": 0, "unseen": 1}
 
 
 def test_a_registered_version_brings_its_own(
@@ -188,7 +188,7 @@ def test_a_new_category_is_kept_and_counted(
     pq.write_table(new.drop_columns(["y"]), source)
     served, result = predicted(spark, tmp_path / "run", source, model)
     assert len(served) == 20
-    assert result["rows"] == {"in": 20, "out": 20, "unseen": 9}
+    assert result["rows"] == {"in": 20, "out": 20, "quarantined": 0, "unseen": 9}
     assert any("9 of 20 rows have a category" in note for note in notes(tmp_path / "run"))
 
 
