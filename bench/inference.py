@@ -7,7 +7,8 @@ Two slots of one thread each, against two processes of one thread. All are warm:
 work once, uncounted. Bars: images >= 0.9 of a plain PyTorch script; rows of MNIST >= 0.9 of plain
 PyTorch, >= 1.1 of `predict_batch_udf`, >= 5 times Horovod's `TorchModel.transform`; a worker's
 anonymous memory with 8 times the images <= 1.15; committing in parts <= 1.05 of the time of one
-part a slot; images labelled by a run that was killed at about half and its rerun <= 1.1 of one run's.
+part a slot; images labelled by a run that was killed at about half and by its rerun <= 1.1 of
+those of one run.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from support import mnist_inference
 from support.data import repeated_digits, write_dataset
 from support.labelling import Pair
 from support.photographs import make_photographs
-from support.ranks import anonymous_kb
 from support.tables import bar, machine, ratio, show
 
 import predict

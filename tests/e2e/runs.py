@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
+
+from tests.e2e.own_airflow import ROOT
 
 from services.api import Api
 
@@ -70,3 +73,14 @@ def wait_until(condition: Callable[[], object], seconds: float) -> None:
 def dag_ids(api: Api) -> list[str]:
     """The DAGs that Airflow knows by now."""
     return [dag["dag_id"] for dag in api.get("dags")["dags"]]
+
+
+def in_jobs_environment(program: str, argument: str) -> str:
+    """What a program prints in the jobs' environment, which has pyarrow."""
+    return subprocess.run(
+        [ROOT / ".venv/jobs/bin/python", "-c", program, argument],
+        cwd=ROOT / "jobs",
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
-from tests.e2e.own_airflow import ROOT
-from tests.e2e.runs import Run, dag_ids, wait_until
+from tests.e2e.runs import Run, dag_ids, in_jobs_environment, wait_until
 
 from services.api import Api
 
@@ -26,16 +24,6 @@ SCORED = (
     "rows = ds.dataset(sys.argv[1]).to_table().to_pylist()\n"
     "print(json.dumps(sorted(row['key'].split()[3] for row in rows)))"
 )
-
-
-def in_jobs_environment(program: str, argument: str) -> str:
-    return subprocess.run(
-        [ROOT / ".venv/jobs/bin/python", "-c", program, argument],
-        cwd=ROOT / "jobs",
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
 
 
 def test_late_flights_are_learnt_judged_and_scored(api: Api, tmp_path: Path) -> None:

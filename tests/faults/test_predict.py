@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from image_files import kinds
 from made_datasets import write_dataset
 from tests.faults.conftest import ROOT, environment, submission
 from tiny_models import store_linear
@@ -67,3 +68,45 @@ def test_a_killed_driver_leaves_what_it_committed(tmp_path: Path) -> None:
     after = {path.name for path in run_dir.glob("predictions/*.parquet")}
     assert len(after & kept) == committed
     assert len(after) == 8
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("after", [1, 3, 6])
+def test_images_are_labelled_once_however_often_the_driver_is_killed(
+    tmp_path: Path, after: int
+) -> None:
+    folder, run_dir = tmp_path / "photographs", tmp_path / "run"
+    folder.mkdir()
+    for number in range(512):
+        data = kinds()["webp"] if number % 2 else kinds()["jpeg"]
+        (folder / f"{number:03}.jpg").write_bytes(b"" if number % 10 == 3 else data)
+    model = "package:efficientnet_lite0"
+    spec = Predict(run_dir=str(run_dir), source=str(folder), model=model, top_k=3, bad_rows=0.2)
+    for count in (after, after + 1):
+        driver = start(spec)
+        try:
+            wait_until(lambda count=count: len(committed(run_dir)) >= count)  # type: ignore[misc]
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+        kept = committed(run_dir)
+
+    assert start(spec).wait(timeout=200) == 0
+    assert {name: time for name, time in committed(run_dir).items() if name in kept} == kept
+    good, bad = (
+        pq.read_table(run_dir / name).to_pylist() for name in ("predictions", "quarantine")
+    )
+    names = sorted(Path(row["key"]).name for row in [*good, *bad])
+    assert names == [f"{number:03}.jpg" for number in range(512)]
+    assert {row["prediction"] for row in good} == {"daisy"}
+    assert {row["reason"] for row in bad} == {"the image is empty"}
+    alike = {}
+    for row in good:
+        first = alike.setdefault(int(Path(row["key"]).stem) % 2, row)
+        assert row["labels"] == first["labels"]
+        assert np.allclose(row["probabilities"], first["probabilities"], rtol=0, atol=1e-6)
+
+
+def committed(run_dir: Path) -> dict[str, int]:
+    """The entries of the parts that are done, and when each was written."""
+    return {path.name: path.stat().st_mtime_ns for path in run_dir.glob("commits/*/0*.json")}
