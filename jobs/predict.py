@@ -53,8 +53,8 @@ from trainyard.specs import Predict
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PARTS_A_SLOT = 4
-_PART_ROWS = 65_536
+_PARTS_A_SLOT = 2
+_PART_ROWS = 262_144
 _PART_IMAGES = 64
 _MOST_PARTS = 4096
 

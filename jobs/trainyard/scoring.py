@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainyard.dataset import REGRESSION
+from trainyard.executors import is_local
 from trainyard.models import XGBOOST, StoredModel
 
 if TYPE_CHECKING:
+    import torch
     from pyspark import Broadcast
     from pyspark.sql import SparkSession
     from torch import nn
@@ -29,13 +31,18 @@ class Scorer:
     Args:
         model: the stored model.
         batch_size: rows that a network scores at a time; trees take all at once.
-        device: where a network scores: `auto`, `cpu` or `gpu`; see `horovod.device`.
+        device: where a network scores: `auto`, `cpu` or `gpu`.
+        is_alone: whether the driver is the only executor, to which Spark gives no GPU.
     """
 
-    def __init__(self, model: StoredModel, batch_size: int, device: str = "cpu") -> None:
+    def __init__(
+        self, model: StoredModel, batch_size: int, device: str = "cpu", *, is_alone: bool = False
+    ) -> None:
         self.meta = model.meta
-        is_trees = self.meta.engine == XGBOOST
-        self._scores = _trees(model) if is_trees else _network(model, batch_size, device)
+        if self.meta.engine == XGBOOST:
+            self._scores = _trees(model)
+        else:
+            self._scores = _network(model, batch_size, place(device, is_alone=is_alone))
 
     def log_probabilities(self, features: Matrix, margins: Matrix | None = None) -> Matrix:
         """The logarithm of each class's probability.
@@ -58,13 +65,26 @@ class Scorer:
         return self._scores(features, margins)[:, 0]
 
 
-def _network(model: StoredModel, batch_size: int, device: str) -> Scores:
+def place(device: str, *, is_alone: bool) -> torch.device:
+    """The GPU that Spark gave this task, or the machine's where the driver works alone, or the CPU.
+
+    Raises:
+        SettingError: a GPU is wanted or was given, and cannot be used.
+    """
     import torch
 
     from trainyard.horovod.device import choose
 
+    if is_alone and device != "cpu" and torch.cuda.is_available():
+        return torch.device("cuda")
+    return choose(device)
+
+
+def _network(model: StoredModel, batch_size: int, place: torch.device) -> Scores:
+    import torch
+
     torch.set_num_threads(1)
-    meta, place = model.meta, choose(device)
+    meta = model.meta
     network = _for_images(model.build()) if len(meta.input_shape) == 3 else model.build()
     network.to(place)
 
@@ -166,12 +186,15 @@ class Shipped:
         self._model: Broadcast[StoredModel] = spark.sparkContext.broadcast(model)
         self._batch_size = batch_size
         self._device = device
+        self._is_alone = is_local(spark.sparkContext)
         self._id = uuid.uuid4().hex
 
     def scorer(self) -> Scorer:
         """The model of this worker; call it in a task."""
         if self._id not in _SCORERS:
-            _SCORERS[self._id] = Scorer(self._model.value, self._batch_size, self._device)
+            _SCORERS[self._id] = Scorer(
+                self._model.value, self._batch_size, self._device, is_alone=self._is_alone
+            )
         return _SCORERS[self._id]
 
 

@@ -37,6 +37,11 @@ def features(marked: int = ROWS - 1) -> np.ndarray[Any, Any]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("predict._PARTS_A_SLOT", 4)
+
+
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """Nine row groups."""

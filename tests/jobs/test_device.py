@@ -11,6 +11,7 @@ import torch
 
 from trainyard.errors import SettingError
 from trainyard.horovod import device
+from trainyard.scoring import place
 
 
 @pytest.fixture
@@ -44,17 +45,26 @@ def test_without_a_gpu_auto_is_the_cpu(given: Any) -> None:
 
 def test_a_gpu_that_spark_did_not_give_is_refused(given: Any) -> None:
     given([])
-    with pytest.raises(SettingError, match=r"'device' is 'gpu': Spark gave this rank's task no"):
+    with pytest.raises(SettingError, match=r"'device' is 'gpu': Spark gave this task no"):
         device.choose("gpu")
 
 
 def test_a_gpu_without_cuda_is_refused(given: Any) -> None:
     given(["0"], has_cuda=False)
-    with pytest.raises(SettingError, match=r"Spark gave this rank GPU 0, but PyTorch .* no CUDA"):
+    with pytest.raises(SettingError, match=r"Spark gave this task GPU 0, but PyTorch .* no CUDA"):
         device.choose("auto")
 
 
 def test_a_gpu_that_has_no_number_is_refused(given: Any) -> None:
     given(["GPU-8f3a"])
-    with pytest.raises(SettingError, match=r"Spark calls this rank's GPU 'GPU-8f3a'"):
+    with pytest.raises(SettingError, match=r"Spark calls this task's GPU 'GPU-8f3a'"):
         device.choose("auto")
+
+
+def test_a_driver_alone_scores_on_its_gpu(given: Any) -> None:
+    """Spark gives a task no GPU in local mode."""
+    given([])
+    assert place("auto", is_alone=True) == torch.device("cuda")
+    assert place("auto", is_alone=False) == place("cpu", is_alone=True) == torch.device("cpu")
+    given(["3"])
+    assert place("auto", is_alone=False) == torch.device("cuda", 3)

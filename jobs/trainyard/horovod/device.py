@@ -1,4 +1,4 @@
-"""On which device a rank trains: the GPU that Spark gave its task, or the CPU."""
+"""On which device a network works: the GPU that Spark gave its task, or the CPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def choose(device: str) -> torch.device:
             raise SettingError(
                 "device",
                 device,
-                "Spark gave this rank's task no GPU",
+                "Spark gave this task no GPU",
                 "Set spark.executor.resource.gpu.amount and spark.task.resource.gpu.amount to 1, "
                 "or device to cpu.",
             )
@@ -29,14 +29,14 @@ def choose(device: str) -> torch.device:
         raise SettingError(
             "device",
             device,
-            f"Spark gave this rank GPU {given}, but PyTorch {torch.__version__} finds no CUDA",
-            "Install a CUDA build of PyTorch where the ranks run, or set device to cpu.",
+            f"Spark gave this task GPU {given}, but PyTorch {torch.__version__} finds no CUDA",
+            "Install a CUDA build of PyTorch where the tasks run, or set device to cpu.",
         )
     if not given.isdigit():
         raise SettingError(
             "device",
             device,
-            f"Spark calls this rank's GPU {given!r}, and PyTorch knows GPUs by number",
+            f"Spark calls this task's GPU {given!r}, and PyTorch knows GPUs by number",
             "Let the discovery script give indexes, as Spark's own getGpusResources.sh does.",
         )
     return torch.device("cuda", int(given))
