@@ -66,6 +66,6 @@ def broken() -> dict[str, bytes]:
         "truncated_png": png[: len(png) // 2],
         "text": b"no image at all\n" * 9,
         "header_only": jpeg[:20],
-        "bomb": encoded(Image.new("1", (30_000, 30_000)), "PNG"),
+        "bomb": encoded(Image.new("1", (9_500, 9_500)), "PNG"),
         "postscript": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage\n",
     }

@@ -65,12 +65,10 @@ class Place:
             raise BadImageError("the URL holds a password")
         if not host:
             raise BadImageError("the URL is none")
-        entry = _entry_for(host, port, parts.scheme, allowed)
-        if entry is None:
+        named = _is_named(host, port, parts.scheme, allowed)
+        if named is None:
             raise BadImageError("the URL's host is not in 'allowed_hosts'")
-        return cls(
-            scheme=parts.scheme, host=host, port=port, target=_target(parts), named="*" not in entry
-        )
+        return cls(scheme=parts.scheme, host=host, port=port, target=_target(parts), named=named)
 
     def address(self, timeout: float) -> str:
         """The address to connect to.
@@ -98,23 +96,27 @@ class Place:
         return self.named or plain.is_global
 
 
-def _entry_for(host: str, port: int, scheme: str, allowed: Sequence[str]) -> str | None:
-    """The name in the entry that allows a host, if one does."""
+def _is_named(host: str, port: int, scheme: str, allowed: Sequence[str]) -> bool | None:
+    """Whether a host is allowed by its own name; None where it is not allowed at all."""
+    found = None
     for entry in allowed:
         name, number = split_entry(entry)
-        is_below = name.startswith("*.") and host.endswith(name[1:])
-        if port == (number or _PORTS[scheme]) and (name in ("*", host) or is_below):
-            return name
-    return None
+        if port != (number or _PORTS[scheme]):
+            continue
+        if name == host:
+            return True
+        if name == "*" or (name.startswith("*.") and host.endswith(name[1:])):
+            found = False
+    return found
 
 
 def split_entry(entry: str) -> tuple[str, int | None]:
     """The name and the port of an entry of `allowed_hosts`; an IPv6 address may be in brackets."""
-    name, colon, number = entry.strip().lower().rpartition(":")
-    has_port = bool(colon) and number.isdigit() and (":" not in name or name.endswith("]"))
-    return (name if has_port else entry.strip().lower()).strip("[]"), int(
-        number
-    ) if has_port else None
+    text = entry.strip().lower()
+    name, _, number = text.rpartition(":")
+    if number.isdigit() and name and (":" not in name or name.endswith("]")):
+        return name.strip("[]"), int(number)
+    return text.strip("[]"), None
 
 
 def _target(parts: SplitResult) -> str:
