@@ -199,6 +199,20 @@ def dying(batches: Any, run_dir: Path, after: int) -> Any:
     return die
 
 
+def test_nothing_but_bad_images_is_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "photographs"
+    folder.mkdir()
+    for name, data in broken().items():
+        (folder / name).write_bytes(data)
+    result = labelled(spark, tmp_path / "run", folder, bad_rows=1.0, top_k=1000)
+    assert result["rows"] == {"in": len(broken()), "out": 0, "quarantined": len(broken())}
+    table = pq.read_table(result["outputs"]["predictions"])
+    assert (table.num_rows, table.column_names[:4]) == (
+        0,
+        ["key", "prediction", "labels", "probabilities"],
+    )
+
+
 def test_a_list_of_urls_and_paths(spark: SparkSession, tmp_path: Path) -> None:
     with serving() as server:
         names = [server.url(way) for way in ("good", "moved", "missing", "silent", "page", "cut")]
