@@ -1,9 +1,9 @@
 """A plain PyTorch script that labels images, or scores rows, in a process of its own.
 
-    python -m support.labelling images FILE SHARE OF BATCH     the files that FILE lists
-    python -m support.labelling rows DATASET SHARE OF BATCH    the test rows of a dataset
+    python labelling.py images FILE MODEL SHARE BATCH     the files that FILE lists
+    python labelling.py rows DATASET MODEL SHARE BATCH    the test rows of a dataset
 
-It waits for a line on its input before each round, and answers with a line of JSON after it.
+`Pair` starts two. Each waits for a line on its input before each round, and answers with how many it did.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from trainyard import store
 from trainyard.errors import TransientError
-from trainyard.images.decoding import decode
 from trainyard.images.fetching import Fetcher, too_large
 from trainyard.images.listing import STORES
 from trainyard.images.pixels import BadImageError, Limits, Pixels
@@ -51,6 +50,8 @@ class ImageReader:
             BadImageError: the image cannot be had or seen.
             TransientError: its store does not answer.
         """
+        from trainyard.images.decoding import decode  # tables need no Pillow
+
         found = decode(self.read(path), self._height, self._width, self._pixels.crop)
         row: Matrix = ((found.transpose(2, 0, 1) - self._mean) / self._std).reshape(-1)
         return row
