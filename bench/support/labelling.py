@@ -3,7 +3,8 @@
     python labelling.py images FILE MODEL SHARE BATCH     the files that FILE lists
     python labelling.py rows DATASET MODEL SHARE BATCH    the test rows of a dataset
 
-`Pair` starts two. Each waits for a line on its input before each round, and answers with how many it did.
+`Pair` starts two. Each waits for a line on its input before each round, and answers with how many
+it did.
 """
 
 from __future__ import annotations
