@@ -113,7 +113,7 @@ def rows(spark: SparkSession, directory: Path, _: int, repeats: int) -> bool:
         ways["plain"] = pair.round
         for way in ways.values():
             way()
-        speeds = {name: [] for name in ways}
+        speeds: dict[str, list[float]] = {name: [] for name in ways}
         for _each in range(repeats):
             for name, way in ways.items():
                 speeds[name].append(way())
@@ -165,8 +165,7 @@ def killed(spark: SparkSession, directory: Path, count: int, _: int) -> bool:
     make_photographs(folder, count)
     counts.mkdir()
     run_dir = tempfile.mkdtemp(prefix="bench-")
-    read = scorable.image_batches
-    scorable.image_batches = counted(read, counts)  # type: ignore[assignment]
+    vars(scorable)["image_batches"] = counted(image_batches, counts)
     try:
         killer = threading.Thread(target=kill_at_half, args=(Path(run_dir), count))
         killer.start()
@@ -175,7 +174,7 @@ def killed(spark: SparkSession, directory: Path, count: int, _: int) -> bool:
         killer.join()
         label(spark, folder, run_dir)
     finally:
-        scorable.image_batches = read
+        vars(scorable)["image_batches"] = image_batches
     labelled = sum(path.stat().st_size for path in counts.iterdir())
     print(f"\n{count} images, killed at half: {labelled} labelled in all")
     return bar("work", [labelled / count], most=1.1)

@@ -82,10 +82,11 @@ def test_images_are_labelled_once_however_often_the_driver_is_killed(
         (folder / f"{number:03}.jpg").write_bytes(b"" if number % 10 == 3 else data)
     model = "package:efficientnet_lite0"
     spec = Predict(run_dir=str(run_dir), source=str(folder), model=model, top_k=3, bad_rows=0.2)
+    kept: dict[str, int] = {}
     for count in (after, after + 1):
         driver = start(spec)
         try:
-            wait_until(lambda count=count: len(committed(run_dir)) >= count)  # type: ignore[misc]
+            wait_until(lambda count=count: len(committed(run_dir)) >= count)
         finally:
             os.killpg(driver.pid, signal.SIGKILL)
             driver.wait()
@@ -100,7 +101,7 @@ def test_images_are_labelled_once_however_often_the_driver_is_killed(
     assert names == [f"{number:03}.jpg" for number in range(512)]
     assert {row["prediction"] for row in good} == {"daisy"}
     assert {row["reason"] for row in bad} == {"the image is empty"}
-    alike = {}
+    alike: dict[int, dict[str, Any]] = {}
     for row in good:
         first = alike.setdefault(int(Path(row["key"]).stem) % 2, row)
         assert row["labels"] == first["labels"]
