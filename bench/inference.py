@@ -38,6 +38,7 @@ from support.tables import bar, machine, ratio, show
 import predict
 from trainyard import scorable
 from trainyard.dataset import Dataset
+from trainyard.images.reading import image_batches
 from trainyard.job import Run
 from trainyard.models import ModelMeta, StoredModel, save_model
 from trainyard.rundir import EventWriter
