@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections import Counter
@@ -134,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer(DAISY.read_bytes()[:9000], length=100_000)
 
     def hangs_up(self) -> None:
-        self.connection.close()
+        self.connection.shutdown(socket.SHUT_RDWR)
 
     def rubbish(self) -> None:
         self.wfile.write(b"\x00\x01nonsense\r\n\r\n")

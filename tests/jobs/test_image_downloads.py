@@ -34,7 +34,7 @@ def waits() -> list[float]:
 def fetcher(server: BadServer, waits: list[float], monkeypatch: pytest.MonkeyPatch) -> Fetcher:
     monkeypatch.setattr(fetching, "_WHOLE", 2)
     server.asked.clear()
-    limits = Limits(bytes=400_000, hosts=(server.host,), timeout=0.2, connections=2)
+    limits = Limits(bytes=400_000, hosts=(server.host,), timeout=0.5, connections=2)
     return Fetcher(limits, sleep=waits.append)
 
 
@@ -52,9 +52,9 @@ def test_an_image_is_fetched_redirects_followed(fetcher: Fetcher, server: BadSer
 @pytest.mark.parametrize(
     ("way", "reason", "tries"),
     [
-        ("silent", "no answer within 0.2 s", 3),
-        ("drips", "no answer within 0.2 s", 3),
-        ("drips_headers", "no answer within 0.2 s", 3),
+        ("silent", "no answer within 0.5 s", 3),
+        ("drips", "no answer within 0.5 s", 3),
+        ("drips_headers", "no answer within 0.5 s", 3),
         ("overloaded", "status 503", 3),
         ("cut", "the answer was cut off", 3),
         ("hangs_up", "the connection failed", 3),

@@ -221,7 +221,8 @@ def test_a_list_of_urls_and_paths(spark: SparkSession, tmp_path: Path) -> None:
         (tmp_path / "list.txt").write_text("\r\n".join([*lines, names[0]]))
         allowed: dict[str, Any] = {
             "allowed_hosts": (server.host,),
-            "url_timeout": 0.2,
+            "bad_rows": 0.8,
+            "url_timeout": 0.5,
             "url_retries": 1,
         }
         result = labelled(spark, tmp_path / "run", tmp_path / "list.txt", **allowed)
@@ -231,7 +232,7 @@ def test_a_list_of_urls_and_paths(spark: SparkSession, tmp_path: Path) -> None:
     assert {row["prediction"] for row in good.values()} == {"daisy"}
     assert {name: row["reason"] for name, row in bad.items()} == {
         "missing": "the answer is status 404",
-        "silent": "no answer within 0.2 s",
+        "silent": "no answer within 0.5 s",
         "page": "the answer is text/html, no image",
         "cut": "the answer was cut off",
         "vanished.jpg": "nothing is there",
