@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.utils.dag_cycle_tester import check_cycle
@@ -64,7 +64,8 @@ def test_a_dag_does_not_start_by_itself_or_catch_up(dag: DAG) -> None:
         return
     assert (dag.max_active_runs or 0) >= 2, "two runs at once must both succeed"
     if dag.dag_id in ASKED_BY:
-        assert [a.name for a in dag.timetable.asset_condition.objects] == [ASKED_BY[dag.dag_id]]
+        condition: Any = dag.timetable.asset_condition
+        assert [asset.name for asset in condition.objects] == [ASKED_BY[dag.dag_id]]
     else:
         assert not dag.timetable.can_be_scheduled
 
