@@ -2,7 +2,7 @@
 
     python3 horovod_pins.py requirements.txt
 
-A stage of the Dockerfile builds Horovod from this part alone, so that other pins can change without it.
+A stage of the Dockerfile builds Horovod from this part alone: other pins may change without it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ import re
 import sys
 from pathlib import Path
 
-HOROVOD = ("horovod", "cffi", "cloudpickle", "packaging", "psutil", "pycparser", "pyyaml", "setuptools")
+HOROVOD = (
+    "horovod",
+    "cffi",
+    "cloudpickle",
+    "packaging",
+    "psutil",
+    "pycparser",
+    "pyyaml",
+    "setuptools",
+)
 TORCH = (
     "torch",
     "filelock",

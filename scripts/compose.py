@@ -72,10 +72,11 @@ class Compose:
         return self.output("config", "--services").split()
 
     def container(self, service: str) -> str:
-        """The id of a service's container, also of one that has ended; empty where there is none."""
-        mine = [f"--filter=label=com.docker.compose.{label}" for label in (
-            f"project={PROJECT}", f"service={service}", "oneoff=False"
-        )]
+        """The id of a service's container, also if it has ended; empty without one."""
+        mine = [
+            f"--filter=label=com.docker.compose.{label}"
+            for label in (f"project={PROJECT}", f"service={service}", "oneoff=False")
+        ]
         return docker("ps", "--all", "--quiet", "--latest", *mine).strip()
 
     def health(self, service: str) -> str:

@@ -85,7 +85,7 @@ class Composed:
         return compose.docker("exec", self.containers.container(service), *command)
 
     def leavings(self) -> dict[str, Any]:
-        """What runs hold: slots of the pool, cores, drivers, their records, applications; empty when idle."""
+        """What runs hold: slots, cores, drivers, records of them, applications; empty when idle."""
         pool, state = self.api.get("pools", "spark"), self.spark()
         found = {
             "slots": sum(pool[f"{kind}_slots"] for kind in ("running", "queued", "deferred")),

@@ -111,7 +111,7 @@ def test_the_rest_server_asks_for_a_token_and_is_reached_by_airflow_alone(
     ask = (
         "import urllib.request, urllib.error\n"
         "try:\n"
-        "    urllib.request.urlopen('http://spark-master:6066/v1/submissions/status/x', timeout=5)\n"
+        "    urllib.request.urlopen('http://spark-master:6066/v1/submissions/status/x', None, 5)\n"
         "except urllib.error.HTTPError as error:\n"
         "    print(error.code)\n"
         "except OSError as error:\n"
