@@ -30,6 +30,8 @@ DOTENV = ROOT / ".env"
 PROJECT = "trainyard"
 HEALTHY_SECONDS = 400.0
 OLDEST = (1, 29)
+TOO_OFTEN = 3
+"""Restarts by Docker after which a service is not waited for."""
 
 PAGES = {
     "Airflow": ("AIRFLOW_PORT", 8080),
@@ -84,9 +86,12 @@ class Compose:
         container = self.container(service)
         if not container:
             return "not made"
-        state = json.loads(docker("inspect", "--format", "{{json .State}}", container))
+        told = json.loads(docker("inspect", "--format", "{{json .}}", container))
+        state = told["State"]
         if state["Status"] == "exited":
             return "done" if state["ExitCode"] == 0 else f"ended with {state['ExitCode']}"
+        if told["RestartCount"] >= TOO_OFTEN:
+            return f"ended {told['RestartCount']} times"
         return str(state.get("Health", {}).get("Status", state["Status"]))
 
 
