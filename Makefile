@@ -89,7 +89,7 @@ types: setup ## Check types, each side against its own environment
 		--cache-dir=.cache/mypy/jobs --exclude '(bench|faults)/dags' jobs tests/jobs tests/faults bench
 	MYPYPATH=jobs:plugins:scripts $(TOOLS)/mypy --python-executable=$(AIRFLOW)/python \
 		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e \
-		tests/cluster tests/faults/dags bench/dags
+		tests/cluster tests/compose tests/faults/dags bench/dags docker
 
 format: setup-tools ## Put code and imports in order
 	$(TOOLS)/ruff check --fix .
