@@ -11,8 +11,8 @@ TIERS := lint types test-dags test-plugins test-jobs test-e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-airflow demo up down gc doctor archive test test-dags test-plugins \
-	test-jobs test-e2e test-cluster test-faults lint types format lock golden bench bench-peer clean \
-	clean-venv
+	test-jobs test-e2e test-cluster test-faults compose-up compose-test compose-down lint types format \
+	lock golden bench bench-peer clean clean-venv
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,15 @@ test-cluster: setup ## Test on a Spark standalone cluster of real processes; not
 test-faults: setup ## Test with kill -9: drivers, executors, workers, masters, Airflow; not in `make test`
 	$(JOBS_ENV) $(JOBS)/python -m pytest tests/faults $(ARGS)
 
+compose-up: ## Build and start the small cluster of docker-compose.yaml
+	@$(PYTHON) scripts/compose.py up
+
+compose-test: setup-airflow ## Run the pipelines on it, through Airflow's REST API
+	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/compose $(ARGS)
+
+compose-down: ## Stop it; the data stays, unless ARGS=--volumes
+	@$(PYTHON) scripts/compose.py down $(ARGS)
+
 lint: setup-tools ## Check style
 	$(TOOLS)/ruff check .
 	$(TOOLS)/ruff format --check .
@@ -80,7 +89,7 @@ types: setup ## Check types, each side against its own environment
 		--cache-dir=.cache/mypy/jobs --exclude '(bench|faults)/dags' jobs tests/jobs tests/faults bench
 	MYPYPATH=jobs:plugins:scripts $(TOOLS)/mypy --python-executable=$(AIRFLOW)/python \
 		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e \
-		tests/cluster tests/faults/dags bench/dags
+		tests/cluster tests/compose tests/faults/dags bench/dags docker
 
 format: setup-tools ## Put code and imports in order
 	$(TOOLS)/ruff check --fix .

@@ -53,9 +53,9 @@ class Run:
         answer = self.api.get(*self.path, "taskInstances", task_id, "logs", "1")
         return json.dumps(answer["content"])
 
-    def wait(self) -> str:
+    def wait(self, seconds: float = SECONDS) -> str:
         """The state in which the run ends; where it failed, pytest shows which task did."""
-        wait_until(lambda: self.api.get(*self.path)["state"] in ("success", "failed"), SECONDS)
+        wait_until(lambda: self.api.get(*self.path)["state"] in ("success", "failed"), seconds)
         state = str(self.api.get(*self.path)["state"])
         if state == "failed":
             print({name: task["state"] for name, task in self.tasks().items()})

@@ -1,0 +1,19 @@
+"""The cluster of docker-compose.yaml, which `make compose-up` has started."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from services.composed import Composed  # noqa: E402 - lies beside scripts/
+
+
+@pytest.fixture(scope="session")
+def composed() -> Composed:
+    """The running cluster; a test that finds it unhealthy says how to start it."""
+    return Composed.running()
