@@ -1,0 +1,434 @@
+"""From an estimator's parameters to trained weights: check, write the rows, launch, clear up."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import secrets
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import torch
+
+from trainyard import store as objects
+from trainyard.claims import Claim
+from trainyard.columns import is_array
+from trainyard.errors import JobError, SettingError
+from trainyard.horovod import checkpoints
+from trainyard.horovod.estimator import judge
+from trainyard.horovod.estimator.backend import SparkBackend
+from trainyard.horovod.estimator.loop import State, train
+from trainyard.horovod.estimator.params import shapes
+from trainyard.horovod.estimator.rows import Columns, columns_of, dataset_of, found_at
+from trainyard.horovod.estimator.store import Store
+from trainyard.horovod.estimator.work import Work
+from trainyard.horovod.loader import check_rows
+from trainyard.layout import join, safe_name
+from trainyard.ml.part import TRAIN, VALIDATION, Taken
+from trainyard.ml.settings import listed
+from trainyard.ml.staging import stage, type_of
+from trainyard.session import ship
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from trainyard.dataset import Dataset
+    from trainyard.horovod.estimator.estimator import TorchEstimator
+
+_DECISIVE = (
+    "feature_cols",
+    "label_cols",
+    "sample_weight_col",
+    "input_shapes",
+    "label_shapes",
+    "loss_weights",
+    "validation",
+    "batch_size",
+    "random_seed",
+    "shuffle",
+    "train_steps_per_epoch",
+    "backward_passes_per_step",
+)
+"""Parameters that a run which is resumed must have as before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """What came of a training.
+
+    Attributes:
+        model: with the weights of the best epoch.
+        optimizer: as it was after the last epoch, of the model's parameters.
+        history: of every epoch.
+        run_id: the run.
+    """
+
+    model: torch.nn.Module
+    optimizer: Any
+    history: list[dict[str, Any]]
+    run_id: str
+
+
+class Fit:
+    """One fit of an estimator.
+
+    Args:
+        estimator: its parameters.
+
+    Raises:
+        SettingError: a parameter is missing, or cannot be.
+    """
+
+    def __init__(self, estimator: TorchEstimator) -> None:
+        estimator.check()
+        self._of = estimator.value
+        self.features = tuple(self._needed("feature_cols", "the model's inputs are columns"))
+        self.labels = tuple(self._needed("label_cols", "the model's outputs are judged by labels"))
+        self.store: Store = self._needed("store", "runs and rows lie in a store")
+        self._needed("model", "there must be something to train")
+        self._needed("optimizer", "weights are changed by one")
+        self.input_shapes = shapes("input_shapes", self._of("input_shapes"), list(self.features))
+        self._check_functions()
+        self._check_validation()
+        self.store.open()
+        self.backend = self._backend()
+        self.run_id = self._of("run_id") or _new_id()
+        safe = safe_name(self.run_id)
+        run = self.store.get_run_path(safe)
+        self.temporary = join(self.store.prefix_path, "intermediate", f"{safe}-{uuid.uuid4().hex}")
+        self.run_dir = run if self.store.saving_runs() else join(self.temporary, "run")
+
+    def on(self, frame: DataFrame) -> Fitted:
+        """Train on a frame's rows."""
+        ship(frame.sparkSession.sparkContext)
+        with self._directory() as claim:
+            columns, datasets, content = self._staged(frame)
+            return self._trained(columns, datasets, content, claim)
+
+    def on_parquet(self, dataset_idx: object) -> Fitted:
+        """Train on the rows at the store's own paths, as they are."""
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        if session is not None:
+            ship(session.sparkContext)
+        with self._directory() as claim:
+            columns, datasets = self._found(dataset_idx)
+            content = {s: [[f.path, f.bytes] for f in d.splits[s]] for s, d in datasets.items()}
+            return self._trained(columns, datasets, content, claim)
+
+    def _needed(self, name: str, why: str) -> Any:
+        value = self._of(name)
+        if value is None or (isinstance(value, list) and not value):
+            raise SettingError(name, value, why, f"Set {name}.")
+        return value
+
+    def _check_functions(self) -> None:
+        if (self._of("loss") is None) == (self._of("loss_constructors") is None):
+            raise SettingError(
+                "loss",
+                self._of("loss"),
+                "there must be either loss or loss_constructors, and not both",
+                "Set loss to a function of output and label, such as "
+                "torch.nn.functional.cross_entropy.",
+            )
+        for callback in self._of("callbacks") or ():
+            known = ("on_train_begin", "on_epoch_begin", "on_epoch_end", "on_train_end")
+            if not callable(callback) and not any(hasattr(callback, name) for name in known):
+                raise SettingError(
+                    "callbacks", callback, "it can be called in no way", f"Give it {known[2]}."
+                )
+
+    def _check_validation(self) -> None:
+        value = self._of("validation")
+        if value is None or isinstance(value, str):
+            return
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+            raise SettingError(
+                "validation",
+                value,
+                "it is neither a share of the rows nor a column",
+                "Give a number from 0 to below 1, or the name of a column of booleans.",
+            )
+
+    def _backend(self) -> Any:
+        backend, ranks = self._of("backend"), self._of("num_proc")
+        if backend is not None and ranks is not None:
+            raise SettingError(
+                "num_proc", ranks, "the backend says how many ranks there are", "Give one of both."
+            )
+        backend = SparkBackend(ranks) if backend is None else backend
+        if not isinstance(backend, SparkBackend):
+            raise SettingError(
+                "backend",
+                type(backend).__qualname__,
+                "it is no SparkBackend of this library",
+                "Use trainyard.horovod.SparkBackend.",
+            )
+        return backend
+
+    @contextmanager
+    def _directory(self) -> Iterator[int]:
+        """The run's directory, claimed by this driver alone; gives the claim's number."""
+        lost: list[bool] = []
+        claim = Claim.take(self.run_dir, on_lost=lambda: lost.append(True))
+        try:
+            yield claim.record.number
+        finally:
+            claim.release()
+            objects.remove(self.temporary)
+        if lost:
+            raise JobError(f"another driver took over the run {self.run_id!r}.", "Fit again.")
+
+    def _staged(self, frame: DataFrame) -> tuple[Columns, dict[str, Dataset], Any]:
+        weight = self._of("sample_weight_col")
+        share = self._of("validation") or None
+        names = dict.fromkeys((*self.features, *self.labels, *([weight] if weight else [])))
+        taken = [
+            Taken(
+                source=name,
+                name=name,
+                kind=pa.list_(pa.float32()) if is_array(type_of(frame, name)) else pa.float32(),
+                minimum=0.0 if name == weight else None,
+            )
+            for name in names
+        ]
+        staged = stage(
+            frame,
+            taken,
+            directory=self.temporary,
+            access=self.store.access,
+            validation=share,
+            seed=self._of("random_seed") or 0,
+            parts=self.backend.num_processes() * self._of("partitions_per_process"),
+        )
+        columns = Columns(
+            features=self.features,
+            labels=self.labels,
+            weight=weight,
+            widths={name: staged.widths.get(name, 0) for name in names},
+        )
+        whole = dataset_of(self.temporary, columns, staged.files)
+        return (
+            columns,
+            {split: whole for split, files in staged.files.items() if files},
+            (staged.content),
+        )
+
+    def _found(self, idx: object) -> tuple[Columns, dict[str, Dataset]]:
+        """The rows that somebody wrote to the store's own paths."""
+        wanted = Columns(
+            features=self.features,
+            labels=self.labels,
+            weight=self._of("sample_weight_col"),
+            widths=dict.fromkeys((*self.features, *self.labels), 0),
+        )
+        paths = {TRAIN: self.store.get_train_data_path(idx)}
+        if self._of("validation"):
+            paths[VALIDATION] = self.store.get_val_data_path(idx)
+        datasets: dict[str, Dataset] = {}
+        columns = wanted
+        for split, path in paths.items():
+            files = found_at(path, split)
+            made = dataset_of(path, wanted, {split: files})
+            if not made.rows(split):
+                raise JobError(
+                    f"there are no rows of Parquet at {path!r}, where fit_on_parquet looks for the "
+                    f"{split} rows.",
+                    "Write them there, or name another place as Store.create's "
+                    f"{'train' if split == TRAIN else 'val'}_path.",
+                )
+            columns = columns_of(made, split, wanted) if split == TRAIN else columns
+            datasets[split] = dataset_of(path, columns, {split: files})
+        return columns, datasets
+
+    def _trained(
+        self, columns: Columns, datasets: dict[str, Dataset], content: Any, claim: int
+    ) -> Fitted:
+        made_by = self._made_by(content)
+        before = self._before(made_by)
+        work = self._work(columns, datasets, made_by, before)
+        self._check(work)
+        if before is None or len(before["history"]) < work.epochs:
+            before = self.backend.launch(
+                lambda _: _training(work),
+                run_dir=self.run_dir,
+                claim=claim,
+                access=self.store.access,
+            )[0]
+        assert before is not None  # noqa: S101 - rank 0 returns it
+        return self._fitted(before)
+
+    def _before(self, made_by: dict[str, Any]) -> State | None:
+        """The state of the run's last checkpoint, if it has any."""
+        state = checkpoints.load(self.run_dir, print)
+        if state is None:
+            return None
+        then, now = state["made_by"], dict(made_by)
+        changed = [n for n in now if n not in ("seed",) and now[n] != then.get(n)]
+        if changed:
+            raise SettingError(
+                "run_id",
+                self.run_id,
+                f"the store has a run of this name that was made with other {', '.join(changed)}",
+                "Use another run_id, or none, which makes a new one.",
+            )
+        if self._of("verbose"):
+            print(f"run {self.run_id} resumes after epoch {len(state['history'])}", flush=True)
+        return dict(state)
+
+    def _made_by(self, content: Any) -> dict[str, Any]:
+        optimizer, model = self._of("optimizer"), self._of("model")
+        groups = [
+            {k: v for k, v in group.items() if k != "params" and isinstance(v, int | float)}
+            for group in getattr(optimizer, "param_groups", [])
+        ]
+        return {
+            "rows": content,
+            "model": {name: list(value.shape) for name, value in model.state_dict().items()},
+            "optimizer": [type(optimizer).__name__, groups],
+            **{name: _plain(self._of(name)) for name in _DECISIVE},
+            "seed": self._of("random_seed") or secrets.randbelow(2**31),
+        }
+
+    def _work(
+        self,
+        columns: Columns,
+        datasets: dict[str, Dataset],
+        made_by: dict[str, Any],
+        before: State | None,
+    ) -> Work:
+        of, labels = self._of, len(self.labels)
+        made_by = made_by if before is None else before["made_by"]
+        model, optimizer = _together(of("model"), of("optimizer"))
+        weights = of("loss_weights") or [1 / labels] * labels
+        losses, constructors = of("loss"), of("loss_constructors")
+        for name, value in (("loss_weights", weights), ("loss", losses)):
+            if isinstance(value, list) and len(value) not in (1, labels):
+                raise SettingError(
+                    name, value, f"there are {labels} label_cols", "Give one for each of them."
+                )
+        label_shapes = of("label_shapes")
+        if label_shapes:
+            label_shapes = shapes("label_shapes", label_shapes, list(self.labels))
+        return Work(
+            run_dir=self.run_dir,
+            access=self.store.access,
+            datasets=datasets,
+            columns=columns,
+            made_by=made_by,
+            model=model,
+            optimizer=optimizer,
+            losses=None if losses is None else _for_each(losses, labels),
+            constructors=None if constructors is None else _for_each(constructors, labels),
+            loss_weights=weights,
+            metrics=[listed(group) for group in of("metrics") or ()],
+            callbacks=of("callbacks") or (),
+            minibatch=of("train_minibatch_fn"),
+            transform=of("transformation_fn"),
+            input_shapes=self.input_shapes,
+            label_shapes=label_shapes or None,
+            epochs=of("epochs"),
+            batch_size=of("batch_size"),
+            val_batch_size=of("val_batch_size") or of("batch_size"),
+            steps=of("train_steps_per_epoch"),
+            val_steps=of("validation_steps_per_epoch"),
+            passes=of("backward_passes_per_step"),
+            shuffle=of("shuffle"),
+            streaming=not of("inmemory_cache_all"),
+            seed=made_by["seed"],
+            device="auto" if of("use_gpu") else "cpu",
+            compression=_compression(of("gradient_compression")),
+            stall_timeout=self.backend.stall_timeout,
+            verbose=of("verbose"),
+        )
+
+    def _check(self, work: Work) -> None:
+        """Refuse what the ranks would stumble over, before they start."""
+        rows, ranks = work.datasets[TRAIN].rows(TRAIN), self.backend.num_processes()
+        check_rows(rows, ranks=ranks, batch_size=work.batch_size)
+        if work.minibatch is not None and work.batch_size == 1 and rows % ranks:
+            raise SettingError(
+                "batch_size", 1, f"{rows} rows are no multiple of {ranks} ranks", "Set it to 2."
+            )
+        if not any(parameter.requires_grad for parameter in work.model.parameters()):
+            raise SettingError(
+                "model", type(work.model).__qualname__, "no parameter of it is trained", "Thaw one."
+            )
+        judge.check(work)
+
+    def _fitted(self, state: State) -> Fitted:
+        model, optimizer = _together(self._of("model"), self._of("optimizer"))
+        optimizer.load_state_dict(state["optimizer"])
+        model.load_state_dict(state["best"])
+        return Fitted(
+            model=model.cpu().eval(),
+            optimizer=optimizer,
+            history=state["history"],
+            run_id=self.run_id,
+        )
+
+
+def _training(work: Work) -> Callable[[], State | None]:
+    return functools.partial(train, work)
+
+
+def _new_id() -> str:
+    return f"torch-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+
+
+def _for_each(value: Any, labels: int) -> list[Any]:
+    found = listed(value)
+    return found * labels if len(found) == 1 else found
+
+
+def _together(model: torch.nn.Module, optimizer: Any) -> tuple[torch.nn.Module, Any]:
+    """Copies of a model and of its optimizer, which has the copy's parameters.
+
+    An optimizer of other parameters, such as one that was loaded, gets the model's in their order.
+    """
+    own = {id(parameter) for parameter in model.parameters()}
+    if hasattr(optimizer, "of"):
+        made = copy.deepcopy(model)
+        return made, optimizer.of(made)
+    given = [p for group in optimizer.param_groups for p in group["params"]]
+    if all(id(parameter) in own for parameter in given):
+        pair: tuple[torch.nn.Module, Any] = copy.deepcopy((model, optimizer))
+        return pair
+    made = copy.deepcopy(model)
+    fresh = type(optimizer)(made.parameters(), lr=1.0)
+    try:
+        fresh.load_state_dict(optimizer.state_dict())
+    except ValueError as error:
+        raise SettingError(
+            "optimizer",
+            type(optimizer).__qualname__,
+            "it has other parameters than the model",
+            "Make it of model.parameters().",
+        ) from error
+    return made, fresh
+
+
+def _compression(value: Any) -> str:
+    """`none` or `fp16` for `hvd.Compression.none` or `.fp16`."""
+    name = "NoneCompressor" if value is None else getattr(value, "__name__", str(value))
+    known = {"NoneCompressor": "none", "FP16Compressor": "fp16", "none": "none", "fp16": "fp16"}
+    if name not in known:
+        raise SettingError(
+            "gradient_compression",
+            value,
+            "it is none of Horovod's",
+            "Use hvd.Compression.none or hvd.Compression.fp16.",
+        )
+    return known[name]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
