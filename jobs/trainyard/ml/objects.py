@@ -1,8 +1,8 @@
-"""Values of a parameter that are no JSON, as bytes and back: without a pickle where that is possible.
+"""Parameters that are no JSON, as bytes and back: without a pickle where that is possible.
 
-A module that consists of PyTorch's own layers, an optimizer of PyTorch, a function that PyTorch has:
-these are stored so that loading them runs no code of the file. All else, such as a class or a lambda
-of the driver program, needs a pickle, which the user must have chosen by name.
+A module of PyTorch's own layers, an optimizer of PyTorch, a function that PyTorch has: these are
+stored so that loading them runs no code of the file. All else, such as a class or a lambda of the
+driver program, needs a pickle, which the user must have chosen by name.
 """
 
 from __future__ import annotations
@@ -15,10 +15,18 @@ import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from pyspark.ml.param import TypeConverters
+
 from trainyard.errors import JobError, SettingError
+from trainyard.ml.settings import Setting
 
 CHOICE = "allow_pickle"
 """The parameter by which a user chooses pickles."""
+
+
+def choice(doc: str) -> Setting:
+    """That parameter."""
+    return Setting(name=CHOICE, doc=doc, default=False, convert=TypeConverters.toBoolean)
 
 
 class PickleWarning(UserWarning):
@@ -67,10 +75,7 @@ def load(kind: str, plain: Mapping[str, Any], data: bytes, *, sha256: str, path:
     Raises:
         JobError: the file is not the one that was saved.
     """
-    if digest(data) != sha256:
-        raise JobError(
-            f"the file {path!r} was changed after it was saved.", "Restore it, or save it again."
-        )
+    check_unchanged(data, sha256, path)
     if kind == "pickle":
         from pyspark import cloudpickle
 
@@ -99,6 +104,14 @@ def joined(described: Mapping[str, Any], data: bytes, path: str) -> dict[str, An
     """The parameters that `split` put into the file."""
     sha256, plain = described["sha256"], described["plain"]
     return dict(load(described["kind"], plain, data, sha256=sha256, path=path))
+
+
+def check_unchanged(data: bytes, sha256: str, path: str) -> None:
+    """Raise `JobError` where a file is not the one whose digest was saved with it."""
+    if digest(data) != sha256:
+        raise JobError(
+            f"the file {path!r} was changed after it was saved.", "Restore it, or save it again."
+        )
 
 
 def digest(data: bytes) -> str:

@@ -75,6 +75,7 @@ class Part:
         self._stack.__exit__(*error)
 
     def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows, if there was nothing wrong with any so far."""
         self.rows += batch.num_rows
         content = batch.column(CONTENT).to_numpy().view(np.uint64)
         self.content = (self.content + int(content.sum(dtype=np.uint64))) % 2**64

@@ -1,4 +1,4 @@
-"""Saving and loading a stage of a Spark ML pipeline: Spark ML's metadata, and one file beside it."""
+"""Saves and loads a stage of a Spark ML pipeline: Spark ML's metadata, and a file beside it."""
 
 from __future__ import annotations
 

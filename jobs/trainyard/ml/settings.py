@@ -1,4 +1,4 @@
-"""The parameters of a Spark ML estimator as a table: each line gives its Param, getter and setter."""
+"""A Spark ML estimator's parameters as a table: each line gives a Param, a getter, a setter."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.ml.param import TypeConverters
 
 from trainyard.errors import SettingError
+from trainyard.ml.objects import choice
 from trainyard.ml.settings import Setting, listed, whole
 
 _READ = (
@@ -145,11 +146,8 @@ ESTIMATOR = (
 )
 """The estimator's parameters."""
 
-ALLOW_PICKLE = Setting(
-    name="allow_pickle",
-    doc="save as a pickle what nothing else can hold; loading one runs code of whoever wrote it",
-    default=False,
-    convert=TypeConverters.toBoolean,
+ALLOW_PICKLE = choice(
+    "save as a pickle what nothing else can hold; loading one runs code of whoever wrote it"
 )
 """Beside Horovod's own."""
 
