@@ -1,4 +1,4 @@
-"""What fsspec wants for a place besides its URI, such as a token: known to a process, never shown."""
+"""What fsspec wants for a place besides its URI, such as a token: granted, and never shown."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _matrix(array: pa.Array, one: Input) -> Floats:
         )
     if len(values) != len(array) * one.width:
         raise JobError(
-            f"rows of column {one.name!r} do not have the {one.width} numbers that the model takes.",
+            f"rows of column {one.name!r} do not have the model's {one.width} numbers.",
             "Give the columns that the model was trained with.",
         )
     made: Floats = values.to_numpy(zero_copy_only=False).astype(np.float32)

@@ -1,1 +1,1 @@
-"""Horovod's Spark ML estimator for PyTorch: its parameters, on this project's launcher and loader."""
+"""Horovod's Spark ML estimator for PyTorch, on this project's launcher and loader."""

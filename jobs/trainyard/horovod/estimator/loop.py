@@ -167,8 +167,7 @@ class _Training:
             order = (
                 loader.shuffled(seed=seed, epoch=number) if self.work.shuffle else loader.in_order()
             )
-            for batch, total in itertools.islice(zip(order, totals, strict=True), left):
-                yield batch, total
+            yield from itertools.islice(zip(order, totals, strict=True), left)
             left -= len(totals)
             if left <= 0:
                 return
