@@ -270,8 +270,11 @@ def test_what_cannot_work_fails_before_the_ranks_start(
 ) -> None:
     optimizer = work_of(tmp_path).optimizer
     with pytest.raises(JobError, match=said):
-        judge.check(work_of(tmp_path, **changed) if "model" not in changed else
-                    dataclasses.replace(work_of(tmp_path), optimizer=optimizer, **changed))
+        judge.check(
+            work_of(tmp_path, **changed)
+            if "model" not in changed
+            else dataclasses.replace(work_of(tmp_path), optimizer=optimizer, **changed)
+        )
 
 
 class TestNumbers:

@@ -132,7 +132,7 @@ class Loader:
     def _cut(self, buffers: Iterator[Rows], rng: np.random.Generator | None) -> Iterator[Rows]:
         """Cut buffers into the rank's batches, each buffer shuffled when `rng` is given."""
         nothing = self._reader.read(())
-        rows, order = nothing, nothing.labels
+        rows, order = nothing, torch.empty(0, dtype=torch.int64)
         for wanted in self._batches:
             parts = [rows.take(order[:wanted])] if len(order) or not wanted else []
             order = order[wanted:]

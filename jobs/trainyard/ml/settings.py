@@ -109,8 +109,10 @@ def tuned(*settings: Setting) -> Callable[[Class], Class]:
         cls.table = {**cls.table, **{setting.name: setting for setting in settings}}
         for setting in settings:
             setattr(cls, setting.name, setting.param())
-            setattr(cls, f"get{setting.method}", _getter(setting))
-            setattr(cls, f"set{setting.method}", _setter(setting))
+            methods = {f"get{setting.method}": _getter, f"set{setting.method}": _setter}
+            for name, make in methods.items():
+                if name not in vars(cls):
+                    setattr(cls, name, make(setting))
         return cls
 
     return give

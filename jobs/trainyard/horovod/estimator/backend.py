@@ -6,13 +6,16 @@ import functools
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainyard.access import Access
 from trainyard.barrier.engine import LaunchSettings
 from trainyard.barrier.launch import BarrierLauncher, run_again
 from trainyard.errors import SettingError, nearest
 from trainyard.horovod.launch import HorovodEngine
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 T = TypeVar("T")
 
@@ -70,7 +73,7 @@ class SparkBackend:
 
     def num_processes(self) -> int:
         """How many ranks there will be."""
-        return self._num_proc or int(_context().defaultParallelism)
+        return self._num_proc or int(active_context().defaultParallelism)
 
     def run(
         self,
@@ -118,7 +121,7 @@ class SparkBackend:
         engine = HorovodEngine(
             cycle_time_ms=1.0, stall_timeout=self.stall_timeout, ranks_setting="num_proc"
         )
-        launcher = BarrierLauncher(_context(), settings, engine)
+        launcher = BarrierLauncher(active_context(), settings, engine)
         variables = {**self._env, **(env or {})}
 
         def on_rank(number: int) -> Callable[[], T]:
@@ -132,12 +135,15 @@ def _with_variables(variables: Mapping[str, str], fn: Callable[[], T]) -> T:
     return fn()
 
 
-def _context() -> Any:
-    from pyspark.sql import SparkSession
+def active_context() -> SparkContext:
+    """The Spark context of this process, in whatever thread.
 
-    session = SparkSession.getActiveSession()
-    if session is None:
-        raise SettingError(
-            "backend", "SparkBackend", "there is no Spark session", "Make one before fit."
-        )
-    return session.sparkContext
+    Raises:
+        SettingError: there is none.
+    """
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is None:
+        raise SettingError("backend", "Spark", "there is no Spark session", "Make one before fit.")
+    return context

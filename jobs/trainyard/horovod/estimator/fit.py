@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import secrets
 import uuid
@@ -21,7 +20,17 @@ from trainyard.columns import is_array
 from trainyard.errors import JobError, SettingError
 from trainyard.horovod import checkpoints
 from trainyard.horovod.estimator import judge
-from trainyard.horovod.estimator.backend import SparkBackend
+from trainyard.horovod.estimator.backend import active_context
+from trainyard.horovod.estimator.checks import (
+    backend_of,
+    check_functions,
+    check_validation,
+    compression_of,
+    for_each,
+    needed,
+    plain,
+    together,
+)
 from trainyard.horovod.estimator.loop import State, train
 from trainyard.horovod.estimator.params import shapes
 from trainyard.horovod.estimator.rows import Columns, columns_of, dataset_of, found_at
@@ -87,16 +96,18 @@ class Fit:
     def __init__(self, estimator: TorchEstimator) -> None:
         estimator.check()
         self._of = estimator.value
-        self.features = tuple(self._needed("feature_cols", "the model's inputs are columns"))
-        self.labels = tuple(self._needed("label_cols", "the model's outputs are judged by labels"))
-        self.store: Store = self._needed("store", "runs and rows lie in a store")
-        self._needed("model", "there must be something to train")
-        self._needed("optimizer", "weights are changed by one")
+        self.features = tuple(needed(self._of, "feature_cols", "the model's inputs are columns"))
+        self.labels = tuple(
+            needed(self._of, "label_cols", "the model's outputs are judged by labels")
+        )
+        self.store: Store = needed(self._of, "store", "runs and rows lie in a store")
+        needed(self._of, "model", "there must be something to train")
+        needed(self._of, "optimizer", "weights are changed by one")
         self.input_shapes = shapes("input_shapes", self._of("input_shapes"), list(self.features))
-        self._check_functions()
-        self._check_validation()
+        check_functions(self._of)
+        check_validation(self._of)
         self.store.open()
-        self.backend = self._backend()
+        self.backend = backend_of(self._of)
         self.run_id = self._of("run_id") or _new_id()
         safe = safe_name(self.run_id)
         run = self.store.get_run_path(safe)
@@ -112,65 +123,11 @@ class Fit:
 
     def on_parquet(self, dataset_idx: object) -> Fitted:
         """Train on the rows at the store's own paths, as they are."""
-        from pyspark.sql import SparkSession
-
-        session = SparkSession.getActiveSession()
-        if session is not None:
-            ship(session.sparkContext)
+        ship(active_context())
         with self._directory() as claim:
             columns, datasets = self._found(dataset_idx)
             content = {s: [[f.path, f.bytes] for f in d.splits[s]] for s, d in datasets.items()}
             return self._trained(columns, datasets, content, claim)
-
-    def _needed(self, name: str, why: str) -> Any:
-        value = self._of(name)
-        if value is None or (isinstance(value, list) and not value):
-            raise SettingError(name, value, why, f"Set {name}.")
-        return value
-
-    def _check_functions(self) -> None:
-        if (self._of("loss") is None) == (self._of("loss_constructors") is None):
-            raise SettingError(
-                "loss",
-                self._of("loss"),
-                "there must be either loss or loss_constructors, and not both",
-                "Set loss to a function of output and label, such as "
-                "torch.nn.functional.cross_entropy.",
-            )
-        for callback in self._of("callbacks") or ():
-            known = ("on_train_begin", "on_epoch_begin", "on_epoch_end", "on_train_end")
-            if not callable(callback) and not any(hasattr(callback, name) for name in known):
-                raise SettingError(
-                    "callbacks", callback, "it can be called in no way", f"Give it {known[2]}."
-                )
-
-    def _check_validation(self) -> None:
-        value = self._of("validation")
-        if value is None or isinstance(value, str):
-            return
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-            raise SettingError(
-                "validation",
-                value,
-                "it is neither a share of the rows nor a column",
-                "Give a number from 0 to below 1, or the name of a column of booleans.",
-            )
-
-    def _backend(self) -> Any:
-        backend, ranks = self._of("backend"), self._of("num_proc")
-        if backend is not None and ranks is not None:
-            raise SettingError(
-                "num_proc", ranks, "the backend says how many ranks there are", "Give one of both."
-            )
-        backend = SparkBackend(ranks) if backend is None else backend
-        if not isinstance(backend, SparkBackend):
-            raise SettingError(
-                "backend",
-                type(backend).__qualname__,
-                "it is no SparkBackend of this library",
-                "Use trainyard.horovod.SparkBackend.",
-            )
-        return backend
 
     @contextmanager
     def _directory(self) -> Iterator[int]:
@@ -292,7 +249,7 @@ class Fit:
             "rows": content,
             "model": {name: list(value.shape) for name, value in model.state_dict().items()},
             "optimizer": [type(optimizer).__name__, groups],
-            **{name: _plain(self._of(name)) for name in _DECISIVE},
+            **{name: plain(self._of(name)) for name in _DECISIVE},
             "seed": self._of("random_seed") or secrets.randbelow(2**31),
         }
 
@@ -305,7 +262,7 @@ class Fit:
     ) -> Work:
         of, labels = self._of, len(self.labels)
         made_by = made_by if before is None else before["made_by"]
-        model, optimizer = _together(of("model"), of("optimizer"))
+        model, optimizer = together(of("model"), of("optimizer"))
         weights = of("loss_weights") or [1 / labels] * labels
         losses, constructors = of("loss"), of("loss_constructors")
         for name, value in (("loss_weights", weights), ("loss", losses)):
@@ -324,8 +281,8 @@ class Fit:
             made_by=made_by,
             model=model,
             optimizer=optimizer,
-            losses=None if losses is None else _for_each(losses, labels),
-            constructors=None if constructors is None else _for_each(constructors, labels),
+            losses=None if losses is None else for_each(losses, labels),
+            constructors=None if constructors is None else for_each(constructors, labels),
             loss_weights=weights,
             metrics=[listed(group) for group in of("metrics") or ()],
             callbacks=of("callbacks") or (),
@@ -343,7 +300,7 @@ class Fit:
             streaming=not of("inmemory_cache_all"),
             seed=made_by["seed"],
             device="auto" if of("use_gpu") else "cpu",
-            compression=_compression(of("gradient_compression")),
+            compression=compression_of(of("gradient_compression")),
             stall_timeout=self.backend.stall_timeout,
             verbose=of("verbose"),
         )
@@ -363,7 +320,7 @@ class Fit:
         judge.check(work)
 
     def _fitted(self, state: State) -> Fitted:
-        model, optimizer = _together(self._of("model"), self._of("optimizer"))
+        model, optimizer = together(self._of("model"), self._of("optimizer"))
         optimizer.load_state_dict(state["optimizer"])
         model.load_state_dict(state["best"])
         return Fitted(
@@ -380,55 +337,3 @@ def _training(work: Work) -> Callable[[], State | None]:
 
 def _new_id() -> str:
     return f"torch-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
-
-
-def _for_each(value: Any, labels: int) -> list[Any]:
-    found = listed(value)
-    return found * labels if len(found) == 1 else found
-
-
-def _together(model: torch.nn.Module, optimizer: Any) -> tuple[torch.nn.Module, Any]:
-    """Copies of a model and of its optimizer, which has the copy's parameters.
-
-    An optimizer of other parameters, such as one that was loaded, gets the model's in their order.
-    """
-    own = {id(parameter) for parameter in model.parameters()}
-    if hasattr(optimizer, "of"):
-        made = copy.deepcopy(model)
-        return made, optimizer.of(made)
-    given = [p for group in optimizer.param_groups for p in group["params"]]
-    if all(id(parameter) in own for parameter in given):
-        pair: tuple[torch.nn.Module, Any] = copy.deepcopy((model, optimizer))
-        return pair
-    made = copy.deepcopy(model)
-    fresh = type(optimizer)(made.parameters(), lr=1.0)
-    try:
-        fresh.load_state_dict(optimizer.state_dict())
-    except ValueError as error:
-        raise SettingError(
-            "optimizer",
-            type(optimizer).__qualname__,
-            "it has other parameters than the model",
-            "Make it of model.parameters().",
-        ) from error
-    return made, fresh
-
-
-def _compression(value: Any) -> str:
-    """`none` or `fp16` for `hvd.Compression.none` or `.fp16`."""
-    name = "NoneCompressor" if value is None else getattr(value, "__name__", str(value))
-    known = {"NoneCompressor": "none", "FP16Compressor": "fp16", "none": "none", "fp16": "fp16"}
-    if name not in known:
-        raise SettingError(
-            "gradient_compression",
-            value,
-            "it is none of Horovod's",
-            "Use hvd.Compression.none or hvd.Compression.fp16.",
-        )
-    return known[name]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
