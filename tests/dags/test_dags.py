@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 TASKS = {
     "mnist_horovod": ["doctor", "prepare", "train", "evaluate", "promote", "predict"],
     "flight_delays_xgboost": ["doctor", "prepare", "train", "evaluate", "promote", "predict"],
+    "estimator_tutorial": ["doctor", "tutorial"],
     "rollback_model": ["rollback"],
     "collect_garbage": ["collect"],
     "end_lost_drivers": ["end"],

@@ -1,9 +1,10 @@
-"""Trainings of an estimator's loop in this process with one rank, and plain PyTorch's of the same."""
+"""Trainings of an estimator's loop in this process with one rank, and their rows."""
 
 from __future__ import annotations
 
 import copy
 import functools
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def batches(work: Work, split: str) -> list[dict[str, torch.Tensor]]:
     ends = np.cumsum([0, *plan.batches(0)])
     return [
         {name: torch.from_numpy(value[start:stop]) for name, value in rows.items()}
-        for start, stop in zip(ends, ends[1:], strict=False)
+        for start, stop in itertools.pairwise(ends)
     ]
 
 

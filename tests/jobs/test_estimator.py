@@ -170,7 +170,7 @@ class TestRuns:
             ({"batch_size": 8}, digits),
             ({"optimizer": torch.optim.SGD(shared["model"].parameters(), lr=0.2)}, digits),
         ):
-            with pytest.raises(SettingError, match="'run_id' is 'one'.*was made with other"):
+            with pytest.raises(SettingError, match=r"'run_id' is 'one'.*was made with other"):
                 estimator_of(store, run_id="one", epochs=3, **{**shared, **changed}).fit(frame)
 
     def test_runs_without_a_name_have_different_ones(self, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_pipeline_cross_validation_and_numbers(spark: SparkSession, tmp_path: Pa
     from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 
     rng = np.random.default_rng(0)
-    rows = [(float(a), float(b), int(round(2 * a - b))) for a, b in rng.normal(size=(120, 2)) * 3]
+    rows = [(float(a), float(b), round(2 * a - b)) for a, b in rng.normal(size=(120, 2)) * 3]
     frame = spark.createDataFrame(rows, "a double, b double, y int").repartition(2)
     net = nn.Sequential(nn.Linear(2, 1))
     estimator = estimator_of(
@@ -397,13 +397,15 @@ class TestRefused:
     def test_before_any_rank_starts(
         self, digits: DataFrame, tmp_path: Path, changed: dict[str, Any], said: str
     ) -> None:
-        given = {"store": Store.create(str(tmp_path)), **changed}
-        with pytest.raises(JobError, match=said):
+        def fit() -> TorchModel:
+            given = {"store": Store.create(str(tmp_path)), **changed}
             made = estimator_of(given.pop("store"), **given)
-            for name, value in changed.items():
-                if value is None:
-                    made.clear(made.getParam(name))
-            made.fit(digits)
+            for name in (name for name, value in changed.items() if value is None):
+                made.clear(made.getParam(name))
+            return made.fit(digits)
+
+        with pytest.raises(JobError, match=said):
+            fit()
 
     def test_rows_that_cannot_be_trained_on_are_counted(
         self, spark: SparkSession, tmp_path: Path
@@ -470,7 +472,7 @@ class TestStore:
             Store.create(str(tmp_path), token=SECRET)
         assert SECRET not in str(caught.value)
         fsspec.register_implementation("broken", Broken, clobber=True)
-        with pytest.raises(JobError, match="wrong key .hidden.") as opened:
+        with pytest.raises(JobError, match=r"wrong key .hidden.") as opened:
             Store.create("broken://host/x", storage_options={"key": SECRET})
         assert SECRET not in "".join(traceback.format_exception(opened.value))
 

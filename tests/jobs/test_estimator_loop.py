@@ -1,9 +1,10 @@
-"""The loop of an estimator's rank: the same as plain PyTorch's, with exact metrics and resumption."""
+"""The loop of an estimator's rank: the same as plain PyTorch's, with exact metrics."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import nn
 
 from trainyard.errors import JobError
 from trainyard.horovod.estimator import judge, loop
-from trainyard.horovod.estimator.rows import Columns, dataset_of, numbers
+from trainyard.horovod.estimator.rows import dataset_of, numbers
 from trainyard.horovod.estimator.work import Work
 
 
@@ -120,7 +121,7 @@ def test_another_order_each_epoch(tmp_path: Path) -> None:
 
     work = work_of(tmp_path, minibatch=step, shuffle=True, epochs=2)
     loop_state = run_here(work)
-    epochs = [sum(seen[:4], []), sum(seen[4:], [])]
+    epochs = [list(itertools.chain(*batches)) for batches in (seen[:4], seen[4:])]
     assert epochs[0] != epochs[1]
     assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(values(ROWS, 0)["y"].tolist())
     assert loop_state["history"][1]["train"]["loss"] < loop_state["history"][0]["train"]["loss"]
@@ -311,8 +312,8 @@ def test_columns_of_files_have_their_own_widths(tmp_path: Path) -> None:
     write(tmp_path, "train", values(4, 0))
     files = found_at(str(tmp_path / "train"), "train")
     assert sum(file.rows for file in files) == 4
-    wanted = Columns(features=("x", "one"), labels=("y",), weight=None, widths={})
+    wanted = COLUMNS.with_widths({"x": 0, "one": 0, "y": 0})
     dataset = dataset_of(str(tmp_path / "train"), COLUMNS, {"train": files})
     assert columns_of(dataset, "train", wanted) == COLUMNS
     with pytest.raises(JobError, match="no column 'z'"):
-        columns_of(dataset, "train", dataclasses.replace(wanted, labels=("z",)))
+        columns_of(dataset, "train", wanted.with_widths({"z": 0}))

@@ -60,7 +60,8 @@ def natively(labels: Any, rounds: int = 5, **params: Any) -> xgb.Booster:
 
 
 def column(frame: DataFrame, name: str) -> Any:
-    return np.stack([np.asarray(getattr(r[name], "toArray", lambda r=r: r[name])()) for r in frame.orderBy("id").collect()])  # fmt: skip
+    rows = [row[name] for row in frame.orderBy("id").collect()]
+    return np.stack([value.toArray() if hasattr(value, "toArray") else value for value in rows])
 
 
 def test_two_classes_are_predicted_as_native_xgboost_does(
@@ -229,7 +230,7 @@ def test_a_cluster_needs_a_place_for_the_rows(monkeypatch: pytest.MonkeyPatch) -
     from trainyard.sparkdl.xgboost import fit
 
     monkeypatch.delenv("TRAINYARD_STAGING", raising=False)
-    context: Any = SimpleNamespace(master="spark://h:7077", getConf=lambda: {})
+    context: Any = SimpleNamespace(master="spark://h:7077", getConf=dict)
     with pytest.raises(SettingError, match=r"spark\.trainyard\.staging"):
         fit._place(context)
     context.getConf = lambda: {fit.PLACE: "s3://bucket/x"}

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import torch
 
 from trainyard import store as objects
 from trainyard.claims import Claim
-from trainyard.columns import is_array
 from trainyard.errors import JobError, SettingError
 from trainyard.horovod import checkpoints
 from trainyard.horovod.estimator import judge
@@ -31,22 +29,20 @@ from trainyard.horovod.estimator.checks import (
     plain,
     together,
 )
+from trainyard.horovod.estimator.data import Given, found, staged
 from trainyard.horovod.estimator.loop import State, train
 from trainyard.horovod.estimator.params import shapes
-from trainyard.horovod.estimator.rows import Columns, columns_of, dataset_of, found_at
 from trainyard.horovod.estimator.store import Store
 from trainyard.horovod.estimator.work import Work
 from trainyard.horovod.loader import check_rows
 from trainyard.layout import join, safe_name
-from trainyard.ml.part import TRAIN, VALIDATION, Taken
+from trainyard.ml.part import TRAIN
 from trainyard.ml.settings import listed
-from trainyard.ml.staging import stage, type_of
 from trainyard.session import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from trainyard.dataset import Dataset
     from trainyard.horovod.estimator.estimator import TorchEstimator
 
 _DECISIVE = (
@@ -118,16 +114,15 @@ class Fit:
         """Train on a frame's rows."""
         ship(frame.sparkSession.sparkContext)
         with self._directory() as claim:
-            columns, datasets, content = self._staged(frame)
-            return self._trained(columns, datasets, content, claim)
+            ranks = self.backend.num_processes()
+            given = staged(self._of, frame, self.store, self.temporary, ranks)
+            return self._trained(given, claim)
 
     def on_parquet(self, dataset_idx: object) -> Fitted:
         """Train on the rows at the store's own paths, as they are."""
         ship(active_context())
         with self._directory() as claim:
-            columns, datasets = self._found(dataset_idx)
-            content = {s: [[f.path, f.bytes] for f in d.splits[s]] for s, d in datasets.items()}
-            return self._trained(columns, datasets, content, claim)
+            return self._trained(found(self._of, self.store, dataset_idx), claim)
 
     @contextmanager
     def _directory(self) -> Iterator[int]:
@@ -142,74 +137,10 @@ class Fit:
         if lost:
             raise JobError(f"another driver took over the run {self.run_id!r}.", "Fit again.")
 
-    def _staged(self, frame: DataFrame) -> tuple[Columns, dict[str, Dataset], Any]:
-        weight = self._of("sample_weight_col")
-        share = self._of("validation") or None
-        names = dict.fromkeys((*self.features, *self.labels, *([weight] if weight else [])))
-        taken = [
-            Taken(
-                source=name,
-                name=name,
-                kind=pa.list_(pa.float32()) if is_array(type_of(frame, name)) else pa.float32(),
-                minimum=0.0 if name == weight else None,
-            )
-            for name in names
-        ]
-        staged = stage(
-            frame,
-            taken,
-            directory=self.temporary,
-            access=self.store.access,
-            validation=share,
-            seed=self._of("random_seed") or 0,
-            parts=self.backend.num_processes() * self._of("partitions_per_process"),
-        )
-        columns = Columns(
-            features=self.features,
-            labels=self.labels,
-            weight=weight,
-            widths={name: staged.widths.get(name, 0) for name in names},
-        )
-        whole = dataset_of(self.temporary, columns, staged.files)
-        return (
-            columns,
-            {split: whole for split, files in staged.files.items() if files},
-            (staged.content),
-        )
-
-    def _found(self, idx: object) -> tuple[Columns, dict[str, Dataset]]:
-        """The rows that somebody wrote to the store's own paths."""
-        wanted = Columns(
-            features=self.features,
-            labels=self.labels,
-            weight=self._of("sample_weight_col"),
-            widths=dict.fromkeys((*self.features, *self.labels), 0),
-        )
-        paths = {TRAIN: self.store.get_train_data_path(idx)}
-        if self._of("validation"):
-            paths[VALIDATION] = self.store.get_val_data_path(idx)
-        datasets: dict[str, Dataset] = {}
-        columns = wanted
-        for split, path in paths.items():
-            files = found_at(path, split)
-            made = dataset_of(path, wanted, {split: files})
-            if not made.rows(split):
-                raise JobError(
-                    f"there are no rows of Parquet at {path!r}, where fit_on_parquet looks for the "
-                    f"{split} rows.",
-                    "Write them there, or name another place as Store.create's "
-                    f"{'train' if split == TRAIN else 'val'}_path.",
-                )
-            columns = columns_of(made, split, wanted) if split == TRAIN else columns
-            datasets[split] = dataset_of(path, columns, {split: files})
-        return columns, datasets
-
-    def _trained(
-        self, columns: Columns, datasets: dict[str, Dataset], content: Any, claim: int
-    ) -> Fitted:
-        made_by = self._made_by(content)
+    def _trained(self, given: Given, claim: int) -> Fitted:
+        made_by = self._made_by(given.content)
         before = self._before(made_by)
-        work = self._work(columns, datasets, made_by, before)
+        work = self._work(given, made_by if before is None else before["made_by"])
         self._check(work)
         if before is None or len(before["history"]) < work.epochs:
             before = self.backend.launch(
@@ -253,15 +184,8 @@ class Fit:
             "seed": self._of("random_seed") or secrets.randbelow(2**31),
         }
 
-    def _work(
-        self,
-        columns: Columns,
-        datasets: dict[str, Dataset],
-        made_by: dict[str, Any],
-        before: State | None,
-    ) -> Work:
+    def _work(self, given: Given, made_by: dict[str, Any]) -> Work:
         of, labels = self._of, len(self.labels)
-        made_by = made_by if before is None else before["made_by"]
         model, optimizer = together(of("model"), of("optimizer"))
         weights = of("loss_weights") or [1 / labels] * labels
         losses, constructors = of("loss"), of("loss_constructors")
@@ -276,8 +200,8 @@ class Fit:
         return Work(
             run_dir=self.run_dir,
             access=self.store.access,
-            datasets=datasets,
-            columns=columns,
+            datasets=given.datasets,
+            columns=given.columns,
             made_by=made_by,
             model=model,
             optimizer=optimizer,

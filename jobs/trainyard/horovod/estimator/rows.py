@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,13 +32,17 @@ class Columns:
         features: columns of the model's inputs.
         labels: columns of its labels.
         weight: the column of the rows' weights, if any.
-        widths: numbers of each column in a row; 0 is a column of single numbers.
+        widths: numbers of each of these columns in a row; 0 is a column of single numbers.
     """
 
     features: tuple[str, ...]
     labels: tuple[str, ...]
     weight: str | None
     widths: dict[str, int]
+
+    def with_widths(self, widths: dict[str, int]) -> Columns:
+        """The same columns with these widths."""
+        return dataclasses.replace(self, widths=widths)
 
     def numbers(self, names: Sequence[str]) -> list[int]:
         """How many numbers each of some columns takes of a matrix's row."""
@@ -197,13 +202,11 @@ def columns_of(dataset: Dataset, split: str, wanted: Columns) -> Columns:
     with fs.open(path, "rb") as source:
         first = next(pq.ParquetFile(source).iter_batches(batch_size=1))
     widths = {}
-    for name in (*wanted.features, *wanted.labels, *([wanted.weight] if wanted.weight else [])):
+    for name in wanted.widths:
         if name not in first.schema.names:
             raise JobError(f"{uri!r} has no column {name!r}.", nearest(name, first.schema.names))
         widths[name] = _width(first.column(name))
-    return Columns(
-        features=wanted.features, labels=wanted.labels, weight=wanted.weight, widths=widths
-    )
+    return wanted.with_widths(widths)
 
 
 def _width(array: pa.Array) -> int:
