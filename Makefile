@@ -11,7 +11,7 @@ TIERS := lint types test-dags test-plugins test-jobs test-e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-airflow demo up down gc doctor archive test test-dags test-plugins \
-	test-jobs test-e2e test-cluster test-faults lint types format lock golden bench bench-peer clean \
+	test-jobs test-e2e test-cluster test-faults test-stores lint types format lock golden bench bench-peer clean \
 	clean-venv
 
 help: ## List the targets
@@ -71,13 +71,17 @@ test-cluster: setup ## Test on a Spark standalone cluster of real processes; not
 test-faults: setup ## Test with kill -9: drivers, executors, workers, masters, Airflow; not in `make test`
 	$(JOBS_ENV) $(JOBS)/python -m pytest tests/faults $(ARGS)
 
+test-stores: setup ## Test estimators' stores on servers of S3 and Azure; needs npm; not in `make test`
+	$(JOBS)/python tests/stores/environment.py
+	$(JOBS_ENV) .venv/stores/bin/python -m pytest tests/stores $(ARGS)
+
 lint: setup-tools ## Check style
 	$(TOOLS)/ruff check .
 	$(TOOLS)/ruff format --check .
 
 types: setup ## Check types, each side against its own environment
 	MYPYPATH=jobs:scripts:tests/jobs:bench $(TOOLS)/mypy --python-executable=$(JOBS)/python \
-		--cache-dir=.cache/mypy/jobs --exclude '(bench|faults)/dags' jobs tests/jobs tests/faults bench
+		--cache-dir=.cache/mypy/jobs --exclude '(bench|faults)/dags' jobs tests/jobs tests/faults tests/stores bench
 	MYPYPATH=jobs:plugins:scripts $(TOOLS)/mypy --python-executable=$(AIRFLOW)/python \
 		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e \
 		tests/cluster tests/faults/dags bench/dags

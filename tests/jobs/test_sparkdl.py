@@ -245,3 +245,35 @@ def test_nothing_is_left_of_a_fit(
     with pytest.raises(JobError, match="Use hist"):
         XgboostClassifier(tree_method="exact").fit(frame)
     assert store.list_names(str(tmp_path)) == []
+
+
+def test_a_model_is_read_once_in_a_process_and_scores_batches() -> None:
+    import pyarrow as pa
+
+    from trainyard.ml import predicting
+
+    class Broadcast:
+        value = b"model"
+
+    read: list[bytes] = []
+    sizes: list[int] = []
+
+    def load(data: bytes) -> str:
+        read.append(data)
+        return "it"
+
+    def predict(model: str, inputs: list[Any]) -> list[Any]:
+        sizes.append(len(inputs[0]))
+        return [inputs[0][:, 0], inputs[0] * 2]
+
+    shipped: Any = predicting._Shipped(Broadcast(), load)  # type: ignore[arg-type]
+    scores = predicting._udf(shipped, [predicting.Input(name="x", width=2)], predict)
+    rows = pa.array(np.arange(5000.0).reshape(2500, 2).tolist())
+    batch = pa.StructArray.from_arrays([rows], ["x"])
+    [found] = list(scores(iter([batch])))
+    assert read == [b"model"]
+    assert sizes == [1024, 1024, 452]
+    assert found.field(0).to_pylist() == np.arange(0.0, 5000, 2).tolist()
+    assert found.field(1)[2499].as_py() == [9996, 9998]
+    [empty] = list(scores(iter([batch.slice(0, 0)])))
+    assert len(empty) == 0

@@ -33,4 +33,6 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f"trainyard.horovod.estimator.{_WHERE[name]}")
-    return getattr(module, name)
+    found = getattr(module, name)
+    globals()[name] = found
+    return found
