@@ -5,9 +5,9 @@
 
 Two ranks, 10,000 rows of 784 pixels, 2 epochs, the same network, loss and optimizer, in a fresh
 Spark session each time, which has done a task of Python before the clock starts. `fit` begins with
-the DataFrame and ends with the model; `transform` ends with every row's prediction. Bars: `fit`
-<= 0.6 and `transform` <= 0.2 of the time of Horovod's own TorchEstimator with petastorm, which lives
-in an environment of its own: `make bench-peer` makes it.
+the DataFrame and ends with the model; `transform` ends with every row's prediction. Bars: `fit` <=
+0.6 and `transform` <= 0.2 of what Horovod's own TorchEstimator takes with petastorm, which lives in
+an environment of its own: `make bench-peer` makes it.
 """
 
 from __future__ import annotations

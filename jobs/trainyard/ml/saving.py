@@ -6,7 +6,14 @@ import importlib
 import posixpath
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReader, MLWriter
+from pyspark.ml.util import (
+    DefaultParamsReader,
+    DefaultParamsWriter,
+    MLReadable,
+    MLReader,
+    MLWritable,
+    MLWriter,
+)
 
 from trainyard.ml import hadoop
 
@@ -66,23 +73,14 @@ class Reader(MLReader[Any]):
         return made
 
 
-class Savable:
-    """Gives a stage `save`, `write`, `load` and `read`."""
+class Savable(MLWritable, MLReadable[Any]):
+    """Gives a stage `save`, `write`, `load` and `read`; it is a `Saved`."""
 
     def write(self) -> Writer:
         """What saves it: `write().overwrite().save(path)`."""
         return Writer(self)
 
-    def save(self, path: str) -> None:
-        """Write it to a path that Spark reaches."""
-        self.write().save(path)
-
     @classmethod
     def read(cls) -> Reader:
         """What loads it."""
         return Reader(cls)
-
-    @classmethod
-    def load(cls, path: str) -> Any:
-        """Read what was saved."""
-        return cls.read().load(path)

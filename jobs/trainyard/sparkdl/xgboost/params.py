@@ -107,6 +107,7 @@ OLD_NAMES: dict[str, tuple[str, str]] = {
     "output_margin": ("margins are a column of the result", "Set rawPredictionCol."),
     "validate_features": ("a row's width is always compared with the model's", "Leave it out."),
     "use_label_encoder": ("labels are 0 to k-1", "Leave it out; StringIndexer makes such labels."),
+    "validate_parameters": ("they always are", "Leave it out."),
     "num_class": ("the labels say how many classes there are", "Leave it out."),
     "kwargs": ("each parameter is one of its own", "Give them by name."),
     "seed": ("it has another name", "Set random_state."),
