@@ -467,10 +467,20 @@ class TestStore:
         ):
             Store.create(uri)
 
+    def test_a_pickle_of_it_has_no_secret(self, tmp_path: Path) -> None:
+        from pyspark import cloudpickle
+
+        store = Store.create(str(tmp_path), storage_options={"sas": SECRET})
+        assert SECRET.encode() not in cloudpickle.dumps(lambda: store)
+        assert copy.deepcopy(store).storage_options == {"sas": SECRET}
+
     def test_secrets_are_not_in_its_errors(self, tmp_path: Path) -> None:
         with pytest.raises(SettingError) as caught:
             Store.create(str(tmp_path), token=SECRET)
         assert SECRET not in str(caught.value)
+        with pytest.raises(SettingError) as misplaced:
+            TorchEstimator(storage_options={"sas": SECRET})
+        assert SECRET not in str(misplaced.value)
         fsspec.register_implementation("broken", Broken, clobber=True)
         with pytest.raises(JobError, match=r"wrong key .hidden.") as opened:
             Store.create("broken://host/x", storage_options={"key": SECRET})

@@ -96,7 +96,8 @@ class Tuned(Params):
             raise SettingError(name, value, f"{who} has no such parameter: {problem}", fix)
         if name not in self.table:
             problem = f"{who} has no such parameter"
-            raise SettingError(name, value, problem, nearest(name, self.table))
+            # A misplaced one may well be a key or a token.
+            raise SettingError(name, "(hidden)", problem, nearest(name, self.table))
         setting = self.table[name]
         if setting.refused and value is not None and value != setting.default:
             raise SettingError(name, value, *setting.refused)

@@ -98,6 +98,13 @@ class Store:
         hidden = ", storage_options=(hidden)" if self._options else ""
         return f"{type(self).__name__}({self.prefix_path!r}{hidden})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the storage options: a pickle may be kept, and ranks get them otherwise."""
+        return {**self.__dict__, "_options": {}}
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # it never changes
+
     @property
     def storage_options(self) -> dict[str, Any]:
         """What fsspec wants to open the place."""
