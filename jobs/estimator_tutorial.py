@@ -75,9 +75,10 @@ class Progress:
 def digits(spark: SparkSession) -> DataFrame:
     """1,797 digits: `pixels`, a vector of 64 numbers, and `digit`."""
     from pyspark.ml.functions import array_to_vector
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
     table = spark.createDataFrame(SAMPLES["digits"]().to_pandas())
-    return table.select(array_to_vector("pixels").alias("pixels"), "digit")
+    return table.select(array_to_vector(F.col("pixels")).alias("pixels"), "digit")
 
 
 def estimator(spec: EstimatorTutorial, run: Run) -> TorchEstimator:

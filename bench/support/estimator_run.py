@@ -25,19 +25,21 @@ RANKS = 2
 
 def estimator(kind: str, store: str, network: torch.nn.Module) -> Any:
     """The estimator of either library, with the same parameters but for the store's class."""
+    arguments: dict[str, Any] = {"num_proc": RANKS}
     if kind == "trainyard":
-        from trainyard.horovod import SparkBackend, Store, TorchEstimator
+        import trainyard.horovod as library
 
-        backend: Any = SparkBackend(num_proc=RANKS)
+        backend, places, made = library.SparkBackend, library.Store, library.TorchEstimator
     else:
-        from horovod.spark.common.backend import SparkBackend
-        from horovod.spark.common.store import Store
+        from horovod.spark.common import backend as theirs
+        from horovod.spark.common import store as their_store
         from horovod.spark.torch import TorchEstimator
 
-        backend = SparkBackend(num_proc=RANKS, stdout=sys.stderr, stderr=sys.stderr)
-    return TorchEstimator(
-        backend=backend,
-        store=Store.create(store),
+        backend, places, made = theirs.SparkBackend, their_store.Store, TorchEstimator
+        arguments |= {"stdout": sys.stderr, "stderr": sys.stderr}
+    return made(
+        backend=backend(**arguments),
+        store=places.create(store),
         model=network,
         optimizer=torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.5),
         loss=lambda scores, labels: F.cross_entropy(scores, labels.long()),

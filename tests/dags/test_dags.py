@@ -77,6 +77,7 @@ ASSETS = {
         "flight_delays_model",
         "flight_delays_predictions",
     },
+    "estimator_tutorial": set(),
     "rollback_model": {"served_model"},
     "collect_garbage": set(),
     "end_lost_drivers": set(),

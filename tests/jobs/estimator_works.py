@@ -13,6 +13,7 @@ import pyarrow as pa
 import torch
 from torch import nn
 
+from trainyard.dataset import DataFile
 from trainyard.horovod.estimator.loop import train
 from trainyard.horovod.estimator.rows import Columns, dataset_of
 from trainyard.horovod.estimator.work import Work
@@ -45,7 +46,7 @@ def values(rows: int, seed: int) -> dict[str, Any]:
     return {"x": x, "one": one, "y": (x.sum(axis=1) - one).astype(np.float32)}
 
 
-def write(directory: Path, split: str, rows: dict[str, Any]) -> Any:
+def write(directory: Path, split: str, rows: dict[str, Any]) -> DataFile:
     columns = {
         name: lists(value) if value.ndim == 2 else pa.array(value) for name, value in rows.items()
     }
@@ -57,7 +58,7 @@ def write(directory: Path, split: str, rows: dict[str, Any]) -> Any:
 
 def work_of(directory: Path, **changed: Any) -> Work:
     """A training of 50 rows, 20 of them to validate by."""
-    splits = {
+    splits: dict[str, tuple[DataFile, ...]] = {
         "train": (write(directory / "rows", "train", values(ROWS, 0)),),
         "validation": (write(directory / "rows", "validation", values(HELD, 1)),),
     }

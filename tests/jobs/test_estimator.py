@@ -44,8 +44,8 @@ def digits(spark: SparkSession) -> DataFrame:
         )
         held = None if number % 10 == 1 else number % 5 == 0
         rows.append((number, int(digit), held, f"text {number}", vector))
-    schema = StructType.fromDDL("id int, digit int, held boolean, more string")
-    schema = schema.add("pixels", VectorUDT())
+    schema: Any = StructType.fromDDL("id int, digit int, held boolean, more string")
+    schema.add("pixels", VectorUDT())
     frame = spark.createDataFrame(rows, schema)
     return frame.repartition(3).cache()
 
@@ -153,7 +153,7 @@ class TestRuns:
         self, digits: DataFrame, tmp_path: Path
     ) -> None:
         store = Store.create(str(tmp_path))
-        shared = {"validation": 0.2, "label_cols": ["digit"], "model": made_net()}
+        shared: dict[str, Any] = {"validation": 0.2, "label_cols": ["digit"], "model": made_net()}
         half = estimator_of(store, run_id="one", epochs=1, **shared).fit(digits)
         other = estimator_of(store, run_id="two", epochs=2, **shared).fit(digits)
         whole = estimator_of(store, run_id="one", epochs=2, **shared).fit(digits)
@@ -233,7 +233,7 @@ def test_pipeline_cross_validation_and_numbers(spark: SparkSession, tmp_path: Pa
         evaluator=evaluator,
         numFolds=2,
     )
-    best = validator.fit(frame).bestModel
+    best: Any = validator.fit(frame).bestModel
     scored = best.transform(frame)
     assert dict(scored.dtypes)["y__output"] == "double", "integer labels keep double scores"
     assert {row["y__output"] % 1 for row in scored.take(5)} != {0.0}
@@ -244,9 +244,9 @@ def test_pipeline_cross_validation_and_numbers(spark: SparkSession, tmp_path: Pa
     with warnings.catch_warnings():
         warnings.simplefilter("error", PickleWarning)
         best.write().overwrite().save(str(tmp_path / "saved"))
-        loaded = PipelineModel.load(str(tmp_path / "saved"))
+        loaded: Any = PipelineModel.load(str(tmp_path / "saved"))
         pipeline.write().overwrite().save(str(tmp_path / "pipeline"))
-        again = Pipeline.load(str(tmp_path / "pipeline")).getStages()[1]
+        again: Any = Pipeline.load(str(tmp_path / "pipeline")).getStages()[1]
     assert loaded.transform(frame).collect() == scored.collect()
     assert same(loaded.stages[1].getModel(), best.stages[1].getModel())
     assert isinstance(loaded.stages[1].getOptimizer(), torch.optim.Adam)
@@ -439,7 +439,7 @@ class TestRefused:
             SparkBackend(num_procs=2)
 
 
-class Broken(fsspec.AbstractFileSystem):
+class Broken(fsspec.AbstractFileSystem):  # type: ignore[misc] # it has no types
     """A filesystem that tells its key when it cannot be opened."""
 
     def __init__(self, key: str) -> None:
@@ -471,7 +471,8 @@ class TestStore:
         from pyspark import cloudpickle
 
         store = Store.create(str(tmp_path), storage_options={"sas": SECRET})
-        assert SECRET.encode() not in cloudpickle.dumps(lambda: store)
+        pickled: bytes = cloudpickle.dumps(lambda: store)  # type: ignore[no-untyped-call]
+        assert SECRET.encode() not in pickled
         assert copy.deepcopy(store).storage_options == {"sas": SECRET}
 
     def test_secrets_are_not_in_its_errors(self, tmp_path: Path) -> None:

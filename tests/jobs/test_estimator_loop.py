@@ -68,10 +68,10 @@ def test_metrics_are_exact_over_batches_of_different_sizes(tmp_path: Path) -> No
 def test_there_is_one_collective_a_step_and_one_an_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainyard.horovod import gradients
+    from trainyard.horovod import collective, gradients
 
     names: list[str] = []
-    original = loop.sum_over_ranks
+    original = collective.sum_over_ranks
 
     def counted(tensor: torch.Tensor, name: str, timeout: float) -> torch.Tensor:
         names.append(name)

@@ -46,9 +46,10 @@ def frame(spark: SparkSession) -> DataFrame:
         (n, float(two[n]), int(three[n]), 1.0 + n % 3, 0.3 * (n % 2), n % 4 == 0, DenseVector(x))
         for n, x in enumerate(features.astype(float))
     ]
-    schema = StructType.fromDDL(
+    schema: Any = StructType.fromDDL(
         "id int, label double, kind int, weight double, margin double, held boolean"
-    ).add("features", VectorUDT())
+    )
+    schema.add("features", VectorUDT())
     return spark.createDataFrame(rows, schema).repartition(3).cache()
 
 
@@ -168,14 +169,14 @@ def test_pipeline_cross_validation_save_and_load(
     validator = CrossValidator(
         estimator=pipeline, estimatorParamMaps=grid, evaluator=evaluator, numFolds=2, seed=1
     )
-    best = validator.fit(frame).bestModel
+    best: Any = validator.fit(frame).bestModel
     best.save(str(tmp_path / "model"))
-    loaded = PipelineModel.load(str(tmp_path / "model"))
+    loaded: Any = PipelineModel.load(str(tmp_path / "model"))
     assert loaded.stages[0].getMissing() == -1.0
     assert loaded.stages[0].history == best.stages[0].history
     assert loaded.transform(frame).collect() == best.transform(frame).collect()
     pipeline.save(str(tmp_path / "pipeline"))
-    [again] = Pipeline.load(str(tmp_path / "pipeline")).getStages()
+    again: Any = Pipeline.load(str(tmp_path / "pipeline")).getStages()[0]
     assert (again.getOrDefault("n_estimators"), again.getMissing()) == (2, -1.0)
 
 

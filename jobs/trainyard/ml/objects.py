@@ -53,7 +53,8 @@ def dump(owner: str, values: Mapping[str, Any], *, allow_pickle: bool) -> dict[s
 
         data = cloudpickle.dumps(dict(values))  # type: ignore[no-untyped-call]
         return {"kind": "pickle", "plain": {}, "data": data}
-    plain, tensors = {}, {}
+    plain: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     for name, value in values.items():
         try:
             plain[name] = _plain(value, name, tensors)
@@ -209,7 +210,7 @@ def _restore(data: bytes) -> dict[str, Any]:
     import torch
 
     names = torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(data))
-    allowed = []
+    allowed: list[Any] = []
     for name in names:
         module, _, kind = name.rpartition(".")
         found = getattr(importlib.import_module(module), kind, None) if _layer(module) else None

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql.pandas.functions import arrow_udf
 
 from trainyard.columns import column, is_array, numbers_of
 from trainyard.errors import JobError, SettingError
@@ -89,7 +90,7 @@ def add_predictions(
     context = dataset.sparkSession.sparkContext
     ship(context)
     shipped = _Shipped(context.broadcast(model), load)
-    udf = F.arrow_udf(_udf(shipped, inputs, predict), _schema(outputs))
+    udf = arrow_udf(_udf(shipped, inputs, predict), _schema(outputs))
     temporary = f"_trainyard_{uuid.uuid4().hex}"
     given = F.struct(*[_column(dataset, one.name) for one in inputs])
     scored = dataset.withColumn(temporary, udf(given))

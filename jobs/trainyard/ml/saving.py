@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import posixpath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pyspark.ml.util import (
     DefaultParamsReader,
@@ -16,9 +16,6 @@ from pyspark.ml.util import (
 )
 
 from trainyard.ml import hadoop
-
-if TYPE_CHECKING:
-    from pyspark.ml.param import Params
 
 FILE = "objects.bin"
 
@@ -65,9 +62,8 @@ class Reader(MLReader[Any]):
         if not (isinstance(cls, type) and issubclass(cls, self._class)):
             raise TypeError(f"{path!r} holds a {name}, and no {self._class.__name__}")
         made: Any = cls()
-        instance: Params = made
-        instance._resetUid(metadata["uid"])
-        DefaultParamsReader.getAndSetParams(instance, metadata)
+        made._resetUid(metadata["uid"])
+        DefaultParamsReader.getAndSetParams(made, metadata)
         file = posixpath.join(path, FILE)
         made.restore(metadata["file"], hadoop.read_bytes(self.sparkSession, file), file)
         return made
