@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import estimator_tutorial
 import pytest
 from job_runs import run_in
 
+import estimator_tutorial
 from trainyard.rundir import read_events
 from trainyard.specs import EstimatorTutorial
 
