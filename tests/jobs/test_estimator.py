@@ -263,6 +263,9 @@ class TestSaved:
         )
         with pytest.raises(SettingError, match=r"'allow_pickle' is False: model of TorchModel"):
             model.save(str(tmp_path / "m"))
+        layer = nn.TransformerEncoderLayer(4, 1)  # PyTorch's own, with a function inside
+        with pytest.raises(SettingError, match="can be saved only as a pickle"):
+            TorchModel(model=layer, label_columns=["y"]).save(str(tmp_path / "m"))
         model.setAllowPickle(True).write().overwrite().save(str(tmp_path / "m"))
         with pytest.warns(PickleWarning, match="chosen by allow_pickle"):
             loaded = TorchModel.load(str(tmp_path / "m"))
@@ -389,6 +392,7 @@ class TestRefused:
             ({"batch_size": 400}, "600 rows, fewer than one step's 2 ranks x 400"),
             ({"gradient_compression": "fp8"}, "none of Horovod's"),
             ({"callbacks": [3]}, "can be called in no way"),
+            ({"optimizer": torch.optim.LBFGS([nn.Parameter(torch.ones(1))])}, "several times"),
             ({"loss_weights": [1.0, 2.0]}, "there are 1 label_cols"),
             ({"num_proc": 2, "backend": SparkBackend(2)}, "Give one of both"),
             ({"loss": lambda output, label: output.missing}, "loss fails for the first rows"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -248,10 +249,19 @@ def test_losses_that_constructors_make_know_the_model(tmp_path: Path) -> None:
     assert made["history"] == run(work_of(tmp_path / "given"))["history"]
 
 
+def test_a_metric_need_not_be_a_number(tmp_path: Path) -> None:
+    nan = float("nan")
+    work = work_of(tmp_path, metrics=[[lambda output, label: nan]], epochs=1)
+    [found] = run(work)["history"]
+    assert np.isnan(found["train"]["all_metrics"][0]["group_0_y"])
+    logs = json.loads(Path(work.run_dir, "logs", "history.json").read_text())
+    assert logs[0]["train"]["all_metrics"] == [{"group_0_y": None}]
+
+
 def test_a_loss_that_is_not_finite_is_named(tmp_path: Path) -> None:
     work = work_of(tmp_path)
     work = dataclasses.replace(work, optimizer=torch.optim.SGD(work.model.parameters(), lr=1e30))
-    with pytest.raises(JobError, match="training loss became"):
+    with pytest.raises(JobError, match="train loss became"):
         run(work)
 
 

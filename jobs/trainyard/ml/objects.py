@@ -59,15 +59,24 @@ def dump(owner: str, values: Mapping[str, Any], *, allow_pickle: bool) -> dict[s
         try:
             plain[name] = _plain(value, name, tensors)
         except NoPickleError as error:
-            raise SettingError(
-                CHOICE,
-                allow_pickle,
-                f"{name} of {owner} can be saved only as a pickle, since {error}",
-                f"Set {CHOICE}=True to save it so: loading a pickle runs code of whoever wrote it, "
-                "so load it only from a place that you trust. To keep the weights alone, save "
-                "getModel().state_dict().",
-            ) from error
-    return {"kind": "plain", "plain": plain, "data": _save(tensors)}
+            raise _needs_pickle(owner, name, f"{error}.") from error
+    data = _save(tensors)
+    try:
+        _restore(data)
+    except JobError as error:
+        raise _needs_pickle(owner, "model", error.cause) from error
+    return {"kind": "plain", "plain": plain, "data": data}
+
+
+def _needs_pickle(owner: str, name: str, why: str) -> SettingError:
+    return SettingError(
+        CHOICE,
+        False,
+        f"{name} of {owner} can be saved only as a pickle, since {why.rstrip('.')}",
+        f"Set {CHOICE}=True to save it so: loading a pickle runs code of whoever wrote it, so load "
+        "it only from a place that you trust. To keep the weights alone, save "
+        "getModel().state_dict().",
+    )
 
 
 def load(kind: str, plain: Mapping[str, Any], data: bytes, *, sha256: str, path: str) -> Any:
@@ -173,6 +182,16 @@ class SavedOptimizer:
     def __init__(self, address: str, state: Mapping[str, Any]) -> None:
         self._address = address
         self._state = state
+
+    @property
+    def kind(self) -> str:
+        """The name of its class."""
+        return self._address.partition(":")[2]
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Its settings, as an optimizer has them."""
+        return list(self._state["param_groups"])
 
     def of(self, model: Any) -> Any:
         """The optimizer of a model's parameters, in their order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import secrets
 import uuid
 from collections.abc import Callable, Iterator
@@ -157,8 +158,8 @@ class Fit:
         state = checkpoints.load(self.run_dir, print)
         if state is None:
             return None
-        then, now = state["made_by"], dict(made_by)
-        changed = [n for n in now if n not in ("seed",) and now[n] != then.get(n)]
+        then = state["made_by"]
+        changed = [n for n in made_by if n != "seed" and made_by[n] != then.get(n)]
         if changed:
             raise SettingError(
                 "run_id",
@@ -176,12 +177,13 @@ class Fit:
             {k: v for k, v in group.items() if k != "params" and isinstance(v, int | float)}
             for group in getattr(optimizer, "param_groups", [])
         ]
+        seed = self._of("random_seed")
         return {
             "rows": content,
             "model": {name: list(value.shape) for name, value in model.state_dict().items()},
-            "optimizer": [type(optimizer).__name__, groups],
+            "optimizer": [getattr(optimizer, "kind", type(optimizer).__name__), groups],
             **{name: plain(self._of(name)) for name in _DECISIVE},
-            "seed": self._of("random_seed") or secrets.randbelow(2**31),
+            "seed": secrets.randbelow(2**31) if seed is None else seed,
         }
 
     def _work(self, given: Given, made_by: dict[str, Any]) -> Work:
@@ -207,7 +209,7 @@ class Fit:
             optimizer=optimizer,
             losses=None if losses is None else for_each(losses, labels),
             constructors=None if constructors is None else for_each(constructors, labels),
-            loss_weights=weights,
+            loss_weights=for_each(weights, labels),
             metrics=[listed(group) for group in of("metrics") or ()],
             callbacks=of("callbacks") or (),
             minibatch=of("train_minibatch_fn"),
@@ -236,6 +238,14 @@ class Fit:
         if work.minibatch is not None and work.batch_size == 1 and rows % ranks:
             raise SettingError(
                 "batch_size", 1, f"{rows} rows are no multiple of {ranks} ranks", "Set it to 2."
+            )
+        takes = inspect.signature(inspect.unwrap(type(work.optimizer).step)).parameters
+        if "closure" in takes and takes["closure"].default is inspect.Parameter.empty:
+            raise SettingError(
+                "optimizer",
+                type(work.optimizer).__qualname__,
+                "it computes the loss several times a step, on all ranks",
+                "Use one that steps by the gradients alone, such as SGD or AdamW.",
             )
         if not any(parameter.requires_grad for parameter in work.model.parameters()):
             raise SettingError(

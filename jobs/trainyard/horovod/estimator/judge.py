@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -156,12 +158,9 @@ def check(work: Work) -> None:
     Raises:
         JobError: naming which function fails, and how.
     """
-    import copy
-
     split = "train"
     plan = work.plan(split, 1)
-    reader = work.loader(split, plan, 0)
-    rows = next(reader.in_order())
+    rows = next(dataclasses.replace(work, streaming=True).loader(split, plan, 0).in_order())
     rows = rows.take(torch.arange(min(2, len(rows))))
     network = copy.deepcopy(work.model).eval()
     what = "transformation_fn"

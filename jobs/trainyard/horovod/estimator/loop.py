@@ -24,6 +24,7 @@ from trainyard.horovod.objective import Judged
 from trainyard.horovod.pieces import Rows
 from trainyard.layout import join
 from trainyard.ml.part import TRAIN, VALIDATION
+from trainyard.rundir import finite
 
 State = dict[str, Any]
 
@@ -118,7 +119,7 @@ class _Training:
             state = self.network.state_dict()
             self.best = {name: value.detach().cpu().clone() for name, value in state.items()}
         checkpoints.save(self.work.run_dir, len(self.history), self._state())
-        store.write_json(join(self.work.run_dir, "logs", "history.json"), self.history)
+        store.write_json(join(self.work.run_dir, "logs", "history.json"), finite(self.history))
         if self.work.verbose:
             print(f"epoch {epoch['epoch'] + 1} of {self.work.epochs}: {epoch}", flush=True)
 
@@ -142,7 +143,10 @@ class _Training:
             sums.append(self._validate())
         whole = sum_over_ranks(torch.cat(sums), "sums", self.work.stall_timeout)
         parts = zip((TRAIN, VALIDATION), torch.split(whole, self.judge.sums), strict=False)
-        return {"epoch": number, **{split: self.judge.told(part) for split, part in parts}}
+        told = {split: self.judge.told(part) for split, part in parts}
+        for split, figures in told.items():
+            self._check(split, figures["loss"], self._count())
+        return {"epoch": number, **told}
 
     def _steps(self, number: int) -> Tensor:
         """Take an epoch's steps; return this rank's sums."""
@@ -183,7 +187,7 @@ class _Training:
                 count = torch.tensor(float(len(batch)))
                 self.gradients.add(Judged(loss=loss * count, weight=count, quality=count), total)
                 sums += self.judge.summed(len(batch), loss, outputs, labels)
-        self._check(self.gradients.reduce(), at)
+        self._check(TRAIN, self.gradients.reduce(), at + 1)
         optimizer.step(self.optimizer)
         return sums
 
@@ -197,7 +201,7 @@ class _Training:
             more = (inputs, labels, weights, self.work.passes, index)
             assert self.work.minibatch is not None  # noqa: S101 - or this is not called
             outputs, loss = self.work.minibatch(*arguments(self.work.minibatch, given + more))
-            self._check(float(loss.detach()), at)
+            self._check(TRAIN, float(loss.detach()), index + 1)
             given_outputs, shaped = self.judge.fitted(outputs, labels)
             sums += self.judge.summed(len(batch), loss, given_outputs, shaped)
         return sums
@@ -213,11 +217,10 @@ class _Training:
                 sums += self.judge.summed(len(batch), loss, outputs, labels)
         return sums
 
-    def _check(self, loss: float, step: int) -> None:
+    def _check(self, what: str, loss: float, step: int) -> None:
         if not math.isfinite(loss):
             raise JobError(
-                f"the training loss became {loss} in epoch {len(self.history) + 1}, step "
-                f"{step + 1}.",
+                f"the {what} loss became {loss} in epoch {len(self.history) + 1}, step {step}.",
                 f"Lower the optimizer's learning rate, which is multiplied by the {hvd.size()} "
                 "ranks, or scale the features.",
             )
