@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 SECRET = "sv=2024&sig=k3yTh4tN0b0dyM4ySee"
 
 
+LINE = nn.Linear(64, 10)
+
+
 @pytest.fixture(scope="module")
 def digits(spark: SparkSession) -> DataFrame:
     """600 digits as vectors, half of them sparse, with a validation flag that is null for some."""
@@ -392,7 +395,8 @@ class TestRefused:
             ({"batch_size": 400}, "600 rows, fewer than one step's 2 ranks x 400"),
             ({"gradient_compression": "fp8"}, "none of Horovod's"),
             ({"callbacks": [3]}, "can be called in no way"),
-            ({"optimizer": torch.optim.LBFGS([nn.Parameter(torch.ones(1))])}, "several times"),
+            ({"model": LINE, "optimizer": torch.optim.LBFGS(LINE.parameters())}, "several times"),
+            ({"optimizer": torch.optim.SGD(LINE.parameters(), lr=1)}, "other parameters than"),
             ({"loss_weights": [1.0, 2.0]}, "there are 1 label_cols"),
             ({"num_proc": 2, "backend": SparkBackend(2)}, "Give one of both"),
             ({"loss": lambda output, label: output.missing}, "loss fails for the first rows"),
