@@ -132,7 +132,7 @@ def tell_resumed(
     metrics = [event for event in read_events(run_dir, {}) if event["kind"] == "metric"]
     told = {event["step"]: event["values"] for event in metrics}
     for step, figures in history.items():
-        if told.get(step) != _finite(figures):
+        if told.get(step) != finite(figures):
             events.metric(step, **figures)
 
 
