@@ -81,7 +81,7 @@ def s3() -> Iterator[dict[str, Any]]:
         options = {
             "key": "the-key",
             "secret": "the-s3cr3t-value",
-            "client_kwargs": {"endpoint_url": address, "region_name": "us-east-1"},
+            "client_kwargs": {"endpoint_url": address, "region_name": "eu-west-1"},
         }
         s3fs.S3FileSystem(**options).mkdir("bucket")
         yield options

@@ -90,7 +90,8 @@ def add_predictions(
     context = dataset.sparkSession.sparkContext
     ship(context)
     shipped = _Shipped(context.broadcast(model), load)
-    udf = arrow_udf(_udf(shipped, inputs, predict), _schema(outputs))
+    make: Any = arrow_udf  # its types know no struct
+    udf = make(_udf(shipped, inputs, predict), _schema(outputs))
     temporary = f"_trainyard_{uuid.uuid4().hex}"
     given = F.struct(*[_column(dataset, one.name) for one in inputs])
     scored = dataset.withColumn(temporary, udf(given))
