@@ -60,7 +60,8 @@ def main() -> None:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    rows = session.read.parquet(f"{directory}/train").select("features", "label").cache()
+    rows = session.read.parquet(f"{directory}/train").select("features", "label")
+    rows = rows.repartition(2 * RANKS).cache()  # with fewer partitions petastorm has no data
     count = rows.count()
     session.sparkContext.parallelize(range(RANKS), RANKS).map(lambda x: x).collect()
     torch.manual_seed(0)
