@@ -11,8 +11,8 @@ TIERS := lint types test-dags test-plugins test-jobs test-e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-airflow demo up down gc doctor archive test test-dags test-plugins \
-	test-jobs test-e2e test-cluster test-faults compose-up compose-test compose-down lint types format \
-	lock golden bench bench-peer clean clean-venv
+	test-jobs test-e2e test-cluster test-faults test-stores compose-up compose-test compose-down lint types \
+	format lock golden bench bench-peer clean clean-venv
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,13 +80,17 @@ compose-test: setup-airflow ## Run the pipelines on it, through Airflow's REST A
 compose-down: ## Stop it; the data stays, unless ARGS=--volumes
 	@$(PYTHON) scripts/compose.py down $(ARGS)
 
+test-stores: setup ## Test estimators' stores on servers of S3 and Azure; needs npm; not in `make test`
+	$(JOBS)/python tests/stores/environment.py
+	$(JOBS_ENV) .venv/stores/bin/python -m pytest tests/stores $(ARGS)
+
 lint: setup-tools ## Check style
 	$(TOOLS)/ruff check .
 	$(TOOLS)/ruff format --check .
 
 types: setup ## Check types, each side against its own environment
 	MYPYPATH=jobs:scripts:tests/jobs:bench $(TOOLS)/mypy --python-executable=$(JOBS)/python \
-		--cache-dir=.cache/mypy/jobs --exclude '(bench|faults)/dags' jobs tests/jobs tests/faults bench
+		--cache-dir=.cache/mypy/jobs --exclude '(bench|faults)/dags' jobs tests/jobs tests/faults tests/stores bench
 	MYPYPATH=jobs:plugins:scripts $(TOOLS)/mypy --python-executable=$(AIRFLOW)/python \
 		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e \
 		tests/cluster tests/compose tests/faults/dags bench/dags docker

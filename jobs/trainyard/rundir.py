@@ -46,7 +46,7 @@ class EventWriter:
 
     def write(self, kind: str, **fields: Any) -> None:
         """Add one event: its kind, the time, plain JSON fields. NaN and infinity become null."""
-        event = {"time": time.time(), "kind": kind, **_finite(fields)}
+        event = {"time": time.time(), "kind": kind, **finite(fields)}
         line = json.dumps(event, allow_nan=False, ensure_ascii=False).encode() + b"\n"
         with self._lock:
             self._pending.append(line)
@@ -132,7 +132,7 @@ def tell_resumed(
     metrics = [event for event in read_events(run_dir, {}) if event["kind"] == "metric"]
     told = {event["step"]: event["values"] for event in metrics}
     for step, figures in history.items():
-        if told.get(step) != _finite(figures):
+        if told.get(step) != finite(figures):
             events.metric(step, **figures)
 
 
@@ -194,11 +194,12 @@ def _by_time(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(events, key=lambda event: float(event["time"]))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """A value with null in place of each NaN and infinity, which JSON has not."""
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return None
     return value
@@ -251,7 +252,7 @@ def read_failure(run_dir: str, *, after_claim: int = 0) -> dict[str, Any] | None
 
 def write_result(run_dir: str, result: Mapping[str, Any]) -> None:
     """Write the manifest that makes the run directory a result; call it last."""
-    store.write_json(join(run_dir, RESULT), _finite(result))
+    store.write_json(join(run_dir, RESULT), finite(result))
 
 
 def read_result(run_dir: str) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from trainyard import private
 from trainyard.executors import check_executors
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 
@@ -47,13 +48,26 @@ def spark_session(name: str, imports: Sequence[str] = ()) -> Iterator[SparkSessi
     for key, value in {**defaults, **private.session_conf()}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    with tempfile.TemporaryDirectory(prefix="trainyard-") as directory:
-        try:
-            session.sparkContext.addPyFile(str(_package(Path(directory))))
-            check_executors(session.sparkContext, imports)
-            yield session
-        finally:
-            session.stop()
+    application = ship(session.sparkContext)
+    try:
+        check_executors(session.sparkContext, imports)
+        yield session
+    finally:
+        session.stop()
+        _SHIPPED.pop(application).cleanup()
+
+
+_SHIPPED: dict[str, tempfile.TemporaryDirectory[str]] = {}
+"""Where the package lies that an application's executors get: as long as the application lives."""
+
+
+def ship(context: SparkContext) -> str:
+    """Let an application's executors have this package; return the application's id."""
+    application = str(context.applicationId)
+    if application not in _SHIPPED:
+        _SHIPPED[application] = tempfile.TemporaryDirectory(prefix="trainyard-")
+        context.addPyFile(str(_package(Path(_SHIPPED[application].name))))
+    return application
 
 
 def _package(directory: Path) -> Path:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from trainyard.access import options_for
 from trainyard.errors import JobError, TransientError
 from trainyard.layout import join
 
@@ -69,7 +70,7 @@ def filesystem(uri: str) -> tuple[AbstractFileSystem, str]:
     from fsspec.core import url_to_fs
 
     try:
-        fs, path = url_to_fs(uri)
+        fs, path = url_to_fs(uri, **options_for(uri))
     except (ImportError, ValueError) as error:
         scheme = urlsplit(uri).scheme
         raise JobError(

@@ -18,6 +18,7 @@ from trainyard.errors import SettingError
 from trainyard.optimizers import OPTIMIZER_PARAMS
 from trainyard.specs import (
     JOBS,
+    EstimatorTutorial,
     Evaluate,
     Predict,
     Prepare,
@@ -172,6 +173,7 @@ REQUIRED: dict[type[RunDirectory], dict[str, Any]] = {
     TrainXGBoost: TRAIN,
     Evaluate: {"run_dir": "/r", "dataset": "/d", "model": "/m"},
     Predict: {"run_dir": "/r", "source": "/s", "model": "/m"},
+    EstimatorTutorial: {"run_dir": "/r"},
 }
 
 

@@ -140,6 +140,15 @@ def test_a_row_group_on_a_boundary_is_shared(tmp_path: Path) -> None:
     assert [(piece.start, piece.rows) for piece in second] == [(5, 5)]
 
 
+@pytest.mark.parametrize("classes", [0, 5])
+def test_a_rank_without_rows_of_a_split_has_empty_batches(tmp_path: Path, classes: int) -> None:
+    features, labels = numbered(1)
+    rows = {"train": (features, labels.astype(np.float64) if not classes else labels)}
+    dataset = write_dataset(tmp_path, rows, classes=classes)
+    batches = [list(each.in_order()) for each in loaders(dataset, 2, 8, streaming=True)]
+    assert [[len(batch) for batch in of_rank] for of_rank in batches] == [[0], [1]]
+
+
 def test_refuses_fewer_rows_than_a_step() -> None:
     check_rows(256, ranks=2, batch_size=128)
     with pytest.raises(SettingError) as caught:

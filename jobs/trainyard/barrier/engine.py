@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, Self
 
+from trainyard.access import Access
+
 
 class Launched(Protocol):
     """The settings of a training job that a launcher reads."""
@@ -35,12 +37,14 @@ class LaunchSettings:
         claim: number of the driver's claim on it.
         start_timeout: seconds until every rank has a slot.
         stall_timeout: seconds after which a rank that does not answer ends the others.
+        access: how the run directory is opened, where its URI does not say all.
     """
 
     run_dir: str
     claim: int
     start_timeout: int
     stall_timeout: int
+    access: Access | None = None
 
     @classmethod
     def of(cls, spec: Launched, claim: int) -> Self:

@@ -39,6 +39,8 @@ class Task:
         """Call the function; give the rank and what it returned."""
         from pyspark import BarrierTaskContext, cloudpickle
 
+        if self.settings.access is not None:
+            self.settings.access.grant()
         context = BarrierTaskContext.get()
         partition = context.partitionId()
         place = assign(context.allGather(_host()))[partition]

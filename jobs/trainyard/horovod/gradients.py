@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import nn
 
 from trainyard.errors import SettingError
 from trainyard.horovod.collective import sum_over_ranks
 from trainyard.horovod.objective import Judged
-from trainyard.specs import TrainHorovod
+
+
+class Exchange(Protocol):
+    """The settings of a training that say how gradients are added up."""
+
+    @property
+    def clip_norm(self) -> float | None:
+        """Largest norm of a step's gradients, if any."""
+
+    @property
+    def compression(self) -> str:
+        """`none`, or `fp16`."""
+
+    @property
+    def stall_timeout(self) -> int:
+        """Seconds to wait for the other ranks."""
 
 
 class Gradients:
@@ -16,11 +33,11 @@ class Gradients:
 
     Args:
         network: on its device.
-        spec: the job's settings.
+        spec: the training's settings.
         weighted: whether the rows of a step add up to another weight than their number.
     """
 
-    def __init__(self, network: nn.Module, spec: TrainHorovod, *, weighted: bool) -> None:
+    def __init__(self, network: nn.Module, spec: Exchange, *, weighted: bool) -> None:
         trained = [p for p in network.parameters() if p.requires_grad]
         self._spec = spec
         self._weighted = weighted
@@ -45,6 +62,10 @@ class Gradients:
         torch.autograd.backward(judged.loss / rows)
         self._all[-2] += judged.loss.detach() / rows
         self._all[-1] += judged.weight / rows
+
+    def scale(self, factor: float) -> None:
+        """Multiply this rank's."""
+        self._all *= factor
 
     def reduce(self) -> float:
         """Make them the mean over the step's rows on all ranks; return the mean of the loss.

@@ -25,12 +25,13 @@ class HorovodEngine:
     Attributes:
         cycle_time_ms: Horovod's cycle time.
         stall_timeout: seconds after which a rank that does not answer ends the others.
+        ranks_setting: name of the setting that says how many ranks there are.
     """
 
     cycle_time_ms: float
     stall_timeout: int
+    ranks_setting: str = "ranks"
 
-    ranks_setting = "ranks"
     lost_errors = ("HorovodInternalError", "StallError")
     memory_fix = "use streaming, or lower batch_size"
 

@@ -93,12 +93,20 @@ class Loader:
         plan: how the split's rows are shared.
         rank: whose rows to read.
         streaming: read row groups in every epoch and hold a few at a time; otherwise hold all rows.
+        reader: reads the rows, where that is not to be the reader of a prepared dataset.
     """
 
     def __init__(
-        self, dataset: Dataset, split: str, plan: Plan, rank: int, *, streaming: bool
+        self,
+        dataset: Dataset,
+        split: str,
+        plan: Plan,
+        rank: int,
+        *,
+        streaming: bool,
+        reader: Reader | None = None,
     ) -> None:
-        self._reader = Reader(dataset)
+        self._reader = reader or Reader(dataset)
         self._pieces = pieces(dataset, split, *plan.bounds(rank))
         self._batches = plan.batches(rank)
         self._rank = rank
@@ -124,7 +132,7 @@ class Loader:
     def _cut(self, buffers: Iterator[Rows], rng: np.random.Generator | None) -> Iterator[Rows]:
         """Cut buffers into the rank's batches, each buffer shuffled when `rng` is given."""
         nothing = self._reader.read(())
-        rows, order = nothing, nothing.labels
+        rows, order = nothing, torch.empty(0, dtype=torch.int64)
         for wanted in self._batches:
             parts = [rows.take(order[:wanted])] if len(order) or not wanted else []
             order = order[wanted:]

@@ -18,13 +18,18 @@ from trainyard.specs import TrainHorovod
 _WRAPPED = ("add_param_group", "state_dict", "load_state_dict")
 
 
+def without_compiler() -> None:
+    """Keep the methods of optimizers from importing torch's compiler; see the module."""
+    for name in _WRAPPED:
+        wrapped = inspect.unwrap(getattr(torch.optim.Optimizer, name))
+        wrapped.__dict__.setdefault("__dynamo_disable", wrapped)
+
+
 def make(
     spec: TrainHorovod, parameters: Iterable[nn.Parameter], ranks: int
 ) -> torch.optim.Optimizer:
     """The optimizer that the settings name, its learning rate scaled by ranks when they say so."""
-    for name in _WRAPPED:
-        wrapped = inspect.unwrap(getattr(torch.optim.Optimizer, name))
-        wrapped.__dict__.setdefault("__dynamo_disable", wrapped)
+    without_compiler()
     kind = getattr(torch.optim, spec.optimizer)
     made: torch.optim.Optimizer = kind(parameters, lr=rate(spec, ranks), **spec.optimizer_params)
     return made

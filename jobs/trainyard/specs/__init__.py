@@ -1,6 +1,7 @@
 """The settings of every job: import these to name a job in a DAG, or to see what a job takes."""
 
 from trainyard.specs.common import SOURCE_FORMATS, SPLITS, TASKS, RunDirectory
+from trainyard.specs.estimator_tutorial import EstimatorTutorial
 from trainyard.specs.evaluate import Evaluate
 from trainyard.specs.predict import Predict
 from trainyard.specs.prepare import Prepare
@@ -12,6 +13,7 @@ __all__ = [
     "SOURCE_FORMATS",
     "SPLITS",
     "TASKS",
+    "EstimatorTutorial",
     "Evaluate",
     "Predict",
     "Prepare",
@@ -20,5 +22,12 @@ __all__ = [
     "TrainXGBoost",
 ]
 
-JOBS: tuple[type[RunDirectory], ...] = (Prepare, TrainHorovod, TrainXGBoost, Evaluate, Predict)
-"""Every job, in the order of a pipeline."""
+JOBS: tuple[type[RunDirectory], ...] = (
+    Prepare,
+    TrainHorovod,
+    TrainXGBoost,
+    Evaluate,
+    Predict,
+    EstimatorTutorial,
+)
+"""Every job: those of a pipeline in its order, and the others."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,14 @@ _STATE = "trainyard"
 """Attribute of a checkpoint's trees that holds the history, and of which settings it is."""
 
 
-def train(spec: TrainXGBoost, dataset: Dataset, *, claim: int, launch: int = 1) -> TrainResult:
+def train(
+    spec: TrainXGBoost,
+    dataset: Dataset,
+    *,
+    claim: int,
+    launch: int = 1,
+    callbacks: Sequence[xgb.callback.TrainingCallback] = (),
+) -> TrainResult:
     """Train trees on this worker's share of a dataset; XGBoost's collective is joined.
 
     An attempt that finds checkpoints of the same settings and data goes on after the last of them.
@@ -46,21 +54,31 @@ def train(spec: TrainXGBoost, dataset: Dataset, *, claim: int, launch: int = 1) 
         dataset: the prepared dataset.
         claim: number of the driver's claim, for the events that rank 0 writes.
         launch: number of the launch under this claim, likewise.
+        callbacks: XGBoost's, called on every worker; one that stops the training keeps what is
+            there.
 
     Raises:
         JobError: the labels cannot be learnt, or a metric is not finite.
     """
     if collective.get_rank() > 0:
-        return _Training(spec, dataset, None).run()
+        return _Training(spec, dataset, None, callbacks).run()
     with rank0_events(spec.run_dir, claim=claim, launch=launch) as events:
-        return _Training(spec, dataset, events).run()
+        return _Training(spec, dataset, events, callbacks).run()
 
 
 class _Training:
     """One worker's training; `events` is None on all workers but the first."""
 
-    def __init__(self, spec: TrainXGBoost, dataset: Dataset, events: EventWriter | None) -> None:
+    def __init__(
+        self,
+        spec: TrainXGBoost,
+        dataset: Dataset,
+        events: EventWriter | None,
+        callbacks: Sequence[xgb.callback.TrainingCallback],
+    ) -> None:
         self.spec = spec
+        self.callbacks = callbacks
+        self.is_stopped = False
         self.dataset = dataset
         self.events = events
         self.goal = goal_of(spec, dataset)
@@ -98,7 +116,7 @@ class _Training:
         )
 
     def _is_over(self) -> bool:
-        return self.stopping.is_over(self.history)
+        return self.is_stopped or self.stopping.is_over(self.history)
 
     def _read(self) -> None:
         """Hold a quantised copy of this worker's rows; every worker does so at the same time."""
@@ -171,15 +189,17 @@ class _Training:
         """Train the rounds that share a seed."""
         done, left = len(self.history), self.spec.rounds - len(self.history)
         rounds = min(self.spec.checkpoint_every, left) if self.spec.samples else left
-        return xgb.train(
+        trained = xgb.train(
             {**self.params, "seed": _seed(self.spec.seed, done)},
             self.matrices["train"],
             rounds,
             evals=[(matrix, split) for split, matrix in self.matrices.items()],
             xgb_model=trees,
-            callbacks=[_AfterRound(self)],
+            callbacks=[_AfterRound(self), *self.callbacks],
             verbose_eval=False,
         )
+        self.is_stopped = len(self.history) < done + rounds
+        return trained
 
     def after_round(self, trees: xgb.Booster, log: dict[str, dict[str, list[float]]]) -> bool:
         """Note what came of a round; say whether it was the last one."""

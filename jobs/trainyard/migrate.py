@@ -1,0 +1,260 @@
+"""Says what a program uses of libraries that lost their platform, and what to change.
+
+    python -m trainyard.migrate FILE
+
+The file is read and not run. Each line of the answer is `FILE:LINE: what is there -> the change`.
+Exits with 0, or with 2 where the file cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard.errors import JobError, nearest
+from trainyard.horovod.estimator.params import ESTIMATOR
+from trainyard.ml.settings import Setting
+from trainyard.sparkdl.xgboost.params import CLASSES, COLUMNS, OLD_NAMES, TRAINING
+
+HERE = "trainyard.horovod"
+XGBOOST = "trainyard.sparkdl.xgboost"
+
+MOVED = {
+    "horovod.spark.torch": {"TorchEstimator": HERE, "TorchModel": HERE},
+    "horovod.spark.torch.estimator": {"TorchEstimator": HERE, "TorchModel": HERE},
+    "horovod.spark.common.backend": {"SparkBackend": HERE},
+    "horovod.spark.common.store": {"Store": HERE},
+    "azure.synapse.ml.horovodutils": {"AdlsStore": HERE},
+    "sparkdl.xgboost": {
+        "XgboostClassifier": XGBOOST,
+        "XgboostClassifierModel": XGBOOST,
+        "XgboostRegressor": XGBOOST,
+        "XgboostRegressorModel": XGBOOST,
+    },
+}
+"""What each module has that is here, and where."""
+
+GONE = {
+    "LocalStore": f"from {HERE} import Store; Store.create(path)",
+    "FilesystemStore": f"from {HERE} import Store; Store.create(path)",
+    "HDFSStore": f"from {HERE} import Store; Store.create('hdfs://...')",
+    "DBFSLocalStore": f"from {HERE} import Store; Store.create('/dbfs/...')",
+    "HorovodRunner": f"from {HERE} import SparkBackend; SparkBackend(num_proc=n).run(main)",
+    "KerasEstimator": "write the model in PyTorch, for TorchEstimator",
+    "LightningEstimator": "give its torch.nn.Module to TorchEstimator",
+    "TorchEstimatorParamsReadable": "leave it out; TorchEstimator.load reads",
+    "Backend": f"from {HERE} import SparkBackend",
+}
+"""What is not here by its name, and what does its work."""
+
+_OLD = ("horovod.spark", "sparkdl", "azure.synapse.ml.horovodutils", "petastorm")
+_BACKEND = {"use_mpi": "leave it out", "extra_mpi_args": "leave it out"}
+_STORE = {"checkpoint_filename": "leave it out", "linked_service": "give account_name and a key"}
+
+_XGBOOST = {setting.name: setting for setting in (*COLUMNS, *CLASSES, *TRAINING)}
+PARAMETERS: dict[str, dict[str, Setting]] = {
+    "TorchEstimator": {setting.name: setting for setting in ESTIMATOR},
+    "XgboostClassifier": _XGBOOST,
+    "XgboostRegressor": _XGBOOST,
+}
+"""The parameters of each class that is made by keywords."""
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """A line to change.
+
+    Attributes:
+        line: its number.
+        what: what is there.
+        change: what to do.
+    """
+
+    line: int
+    what: str
+    change: str
+
+
+def main() -> int:
+    """Report on a file."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", metavar="FILE", help="a Python program")
+    path = parser.parse_args().file
+    try:
+        found = findings(_source(path), path)
+    except JobError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for finding in found:
+        print(f"{path}:{finding.line}: {finding.what} -> {finding.change}")
+    if not found:
+        print(f"{path}: it uses none of these libraries: {', '.join(_OLD)}")
+    return 0
+
+
+def _source(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"{path!r} cannot be read: {error}.", "Name a Python file.") from error
+
+
+def findings(source: str, path: str = "FILE") -> list[Finding]:
+    """What a program uses of these libraries, by line.
+
+    Raises:
+        JobError: it is no Python.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        raise JobError(
+            f"{path}:{line} is no Python: {error}.",
+            "Save a notebook as a program, without lines that begin with % or !.",
+        ) from error
+    names = dict(_names(tree))
+    visitor = [*_imports(tree), *_calls(tree, names), *_setters(tree, names)]
+    return sorted(set(visitor))
+
+
+def _names(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """What each name in the program that an import gives stands for: `module.name`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for one in node.names:
+                yield one.asname or one.name, f"{node.module}.{one.name}"
+        elif isinstance(node, ast.Import):
+            for one in node.names:
+                yield (
+                    one.asname or one.name.split(".")[0],
+                    one.name if one.asname else (one.name.split(".")[0]),
+                )
+
+
+def _is_old(module: str) -> bool:
+    return any(module == old or module.startswith(f"{old}.") for old in _OLD)
+
+
+def _imports(tree: ast.AST) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and _is_old(node.module):
+            for one in node.names:
+                what = f"from {node.module} import {one.name}"
+                renamed = f" as {one.asname}" if one.asname else ""
+                yield Finding(node.lineno, what, _moved(node.module, one.name, renamed))
+        elif isinstance(node, ast.Import):
+            for one in node.names:
+                if _is_old(one.name):
+                    what = f"import {one.name}"
+                    known = ", ".join(sorted(MOVED.get(one.name, {})))
+                    change = f"import what you use of it: {known}" if known else _unknown(one.name)
+                    yield Finding(node.lineno, what, change)
+
+
+def _moved(module: str, name: str, renamed: str) -> str:
+    places = MOVED.get(module, {})
+    if name in places:
+        return f"from {places[name]} import {name}{renamed}"
+    if f"{module}.{name}" in MOVED:
+        known = ", ".join(sorted(MOVED[f"{module}.{name}"]))
+        return f"import what you use of it: {known}"
+    return GONE.get(name) or _unknown(module)
+
+
+def _unknown(module: str) -> str:
+    if module.startswith("petastorm"):
+        return "leave it out: ranks read Parquet themselves, from the DataFrame that fit is given"
+    if module.startswith("horovod.spark"):
+        return f"there is no such thing here; {HERE} has SparkBackend(num_proc).run(fn) for run"
+    return "there is no such thing here"
+
+
+def _kind(function: ast.expr, names: Mapping[str, str]) -> str:
+    """The class that a call makes, or the class and the method that it calls, by its own name."""
+    parts: list[str] = []
+    while isinstance(function, ast.Attribute):
+        parts.append(function.attr)
+        function = function.value
+    if not isinstance(function, ast.Name) or function.id not in names:
+        return ""
+    whole = ".".join([names[function.id], *reversed(parts)])
+    return whole if _is_old(whole) or whole.startswith("trainyard.") else ""
+
+
+def _calls(tree: ast.AST, names: Mapping[str, str]) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not (whole := _kind(node.func, names)):
+            continue
+        last = whole.rpartition(".")[2]
+        if last in GONE:
+            yield Finding(node.lineno, f"{last}(...)", GONE[last])
+        if whole.endswith("horovod.spark.run"):
+            change = f"{HERE}.SparkBackend(num_proc=n).run(fn, args)"
+            yield Finding(node.lineno, "horovod.spark.run(...)", change)
+        for keyword in node.keywords:
+            if keyword.arg is not None and (change := _keyword(last, keyword)):
+                yield Finding(keyword.value.lineno, f"{last}({keyword.arg}=...)", change)
+
+
+def _keyword(kind: str, keyword: ast.keyword) -> str:
+    """What to do about an argument; nothing where it stays."""
+    name, known = str(keyword.arg), PARAMETERS.get(kind)
+    if kind == "SparkBackend":
+        return _BACKEND.get(name, "")
+    if kind == "create":
+        if name == "storage_options" and isinstance(keyword.value, ast.Dict):
+            keys = [key.value for key in keyword.value.keys if isinstance(key, ast.Constant)]
+            return "; ".join(f"{key}: {_STORE[str(key)]}" for key in keys if key in _STORE)
+        return _STORE.get(name, "")
+    if known is None:
+        return ""
+    if name in known:
+        return _refused(known[name], keyword.value)
+    if kind.startswith("Xgboost") and name in OLD_NAMES:
+        return _sentence(OLD_NAMES[name])
+    return f"{kind} has no such parameter. {nearest(name, known)}"
+
+
+def _refused(setting: Setting, value: ast.expr) -> str:
+    if setting.refused is None:
+        return ""
+    if isinstance(value, ast.Constant) and value.value in (None, setting.default):
+        return ""
+    return _sentence(setting.refused)
+
+
+def _sentence(told: tuple[str, str]) -> str:
+    problem, fix = told
+    return f"{problem}. {fix}"
+
+
+def _setters(tree: ast.AST, names: Mapping[str, str]) -> Iterator[Finding]:
+    """Calls of setters whose parameter is refused, where the program imports the estimator."""
+    used = {whole.rpartition(".")[2] for whole in names.values()}
+    refused = {
+        f"set{setting.method}": setting
+        for kind, known in PARAMETERS.items()
+        if kind in used
+        for setting in known.values()
+        if setting.refused
+    }
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in refused
+            and node.args
+            and (change := _refused(refused[node.func.attr], node.args[0]))
+        ):
+            yield Finding(node.lineno, f"{node.func.attr}(...)", change)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What the Spark ML estimators of both engines share."""

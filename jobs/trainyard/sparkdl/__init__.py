@@ -1,0 +1,1 @@
+"""Stands where Databricks' sparkdl did: `sparkdl.xgboost` is `trainyard.sparkdl.xgboost`."""

@@ -1,0 +1,111 @@
+"""What `python -m trainyard.migrate` says of a program, line by line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainyard.errors import JobError
+from trainyard.migrate import findings
+
+PROGRAM = """\
+import horovod.torch as hvd
+import horovod.spark.torch as hvd_spark
+from horovod.spark.torch import TorchEstimator as Estimator
+from horovod.spark.common.backend import SparkBackend
+from horovod.spark.common.store import LocalStore, Store
+from azure.synapse.ml.horovodutils import AdlsStore
+from sparkdl.xgboost import XgboostClassifier
+import sparkdl
+import petastorm
+
+store = AdlsStore.create("abfs://c@a/x", storage_options={
+    "account_name": "a",
+    "linked_service": "l"}, save_runs=True)
+backend = SparkBackend(num_proc=2, stdout=None, use_mpi=True)
+estimator = Estimator(backend=backend, store=LocalStore("/x"), model=None, epochs=3,
+    reader_pool_type="process",
+    train_reader_num_workers=2,
+    batchsize=3)
+other = hvd_spark.TorchEstimator(mp_start_method="spawn", shuffle=True)
+estimator.setDataModule(object)
+classifier = XgboostClassifier(max_depth=3, use_gpu=True,
+    gpu_id=0, n_jobs=4, eval_set=[])
+runner = sparkdl.HorovodRunner(np=2)
+model = dict(gpu_id=3)
+raise SystemExit("this must not run")
+"""
+
+
+def told(source: str) -> dict[int, list[str]]:
+    lines: dict[int, list[str]] = {}
+    for found in findings(source):
+        lines.setdefault(found.line, []).append(f"{found.what} -> {found.change}")
+    return lines
+
+
+def test_each_line_says_what_is_there_and_what_to_do() -> None:
+    lines = told(PROGRAM)
+    wanted = {
+        2: "import what you use of it: TorchEstimator, TorchModel",
+        3: "from trainyard.horovod import TorchEstimator as Estimator",
+        4: "from trainyard.horovod import SparkBackend",
+        5: "from trainyard.horovod import Store",
+        6: "from trainyard.horovod import AdlsStore",
+        7: "from trainyard.sparkdl.xgboost import XgboostClassifier",
+        8: "there is no such thing here",
+        9: "ranks read Parquet themselves",
+        11: "linked_service: give account_name and a key",
+        14: "SparkBackend(use_mpi=...) -> leave it out",
+        15: "Store.create(path)",
+        16: "each rank reads its own row groups itself",
+        18: "Did you mean 'batch_size'?",
+        19: "TorchEstimator(mp_start_method=...) -> a rank starts no process",
+        20: "setDataModule(...) -> rows are read by this project's loader",
+        22: "XgboostClassifier(gpu_id=...) -> Spark says which GPU a worker has. Set use_gpu=True.",
+        23: "SparkBackend(num_proc=n).run(main)",
+    }
+    assert set(lines) == set(wanted), "no other line needs a change"
+    for line, change in wanted.items():
+        assert any(change in one for one in lines[line]), lines[line]
+    assert len(lines[22]) == 3
+
+
+def test_a_program_that_uses_nothing_of_them_needs_nothing() -> None:
+    assert (
+        findings("import torch\nfrom mine import XgboostClassifier\nXgboostClassifier(gpu_id=1)")
+        == []
+    )
+
+
+def test_a_notebook_is_told_apart() -> None:
+    with pytest.raises(JobError, match="without lines that begin with %") as caught:
+        findings("import torch\n%pip install x\n", "notebook.py")
+    assert "notebook.py:2" in caught.value.cause
+
+
+def test_the_program(tmp_path: Path) -> None:
+    file = tmp_path / "old.py"
+    file.write_text("from sparkdl.xgboost import XgboostRegressor\n")
+
+    def run(path: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "trainyard.migrate", str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    done = run(file)
+    assert done.returncode == 0
+    assert done.stdout == (
+        f"{file}:1: from sparkdl.xgboost import XgboostRegressor -> "
+        "from trainyard.sparkdl.xgboost import XgboostRegressor\n"
+    )
+    missing = run(tmp_path / "none.py")
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert "cannot be read" in missing.stderr
