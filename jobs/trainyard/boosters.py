@@ -6,6 +6,7 @@ library.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -248,7 +249,7 @@ def check_metrics(metrics: tuple[str, ...]) -> None:
     """Raise `SettingError` for a metric that XGBoost lacks or that repeats."""
     known = sorted({name for names in METRICS.values() for name in names})
     for metric in metrics:
-        name, _, number = metric.partition("@")
+        name, at, number = metric.partition("@")
         if name in _RANKING:
             raise SettingError(
                 "metrics",
@@ -256,7 +257,7 @@ def check_metrics(metrics: tuple[str, ...]) -> None:
                 f"{metric!r}: {NO_RANKING[0]}",
                 "Use auc or logloss.",
             )
-        if name not in known or (number and name not in _WITH_NUMBER):
+        if name not in known or (at and name not in _WITH_NUMBER):
             raise SettingError(
                 "metrics", list(metrics), f"XGBoost has no metric {metric!r}", nearest(name, known)
             )
@@ -267,7 +268,7 @@ def check_metrics(metrics: tuple[str, ...]) -> None:
                 f"{metric!r} needs the variance power",
                 "Write it as tweedie-nloglik@1.5.",
             )
-        if number and not number.replace(".", "", 1).isdigit():
+        if at and not re.fullmatch(r"[0-9]*\.?[0-9]+", number):
             raise SettingError(
                 "metrics",
                 list(metrics),

@@ -20,18 +20,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, NoReturn, Self, get_type_hints
 
-from trainyard.errors import SettingError, nearest
+from trainyard.errors import PASSWORD, SettingError, nearest
 from trainyard.fields import Field, is_template, resolve, setting
 
 __all__ = ["Contract", "Field", "is_template", "setting"]
-
-_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +55,7 @@ class Contract:
     def __post_init__(self) -> None:
         for field in self.settings():
             value = field.convert(getattr(self, field.name))
-            if _PASSWORD.search(str(value)):
+            if PASSWORD.search(str(value)):
                 raise SettingError(
                     field.name,
                     "(hidden)",

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import ClassVar
+
+_LONGEST = 500
+"""Characters of a value that a message shows."""
+
+PASSWORD = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
+"""User and password in an address."""
 
 
 class JobError(Exception):
@@ -39,7 +46,7 @@ class SettingError(JobError, ValueError):
     """A setting has a value that the contract does not allow."""
 
     def __init__(self, name: str, value: object, problem: str, fix: str) -> None:
-        super().__init__(f"setting {name!r} is {value!r}: {problem}.", fix)
+        super().__init__(f"setting {name!r} is {shown(value)}: {problem}.", fix)
         self.name = name
         self.value = value
         self.problem = problem
@@ -52,6 +59,15 @@ class UnmetError(SettingError):
     """A setting that cannot be met now, since others hold what it needs, but may be later."""
 
     permanent = False
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: without the password of an address, and never too long."""
+    try:
+        text = PASSWORD.sub("(hidden)", repr(value))
+    except (ValueError, RecursionError):  # thousands of digits, lists in lists
+        return f"of type {type(value).__name__}, too large to show"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

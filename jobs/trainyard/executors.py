@@ -170,7 +170,7 @@ def _wait_for_slots(context: SparkContext) -> int:
     """Wait for an executor, and a moment for the others; tasks that all of them run at once."""
     scala: Any = context._jsc.sc()
     profile = scala.resourceProfileManager().defaultResourceProfile()
-    patience = float(context.getConf().get(TIMEOUT, "300"))
+    patience = seconds_of(context.getConf().get(TIMEOUT, "300"))
     began = time.monotonic()
     # Under dynamic allocation there may be none before there is work.
     while not (slots := int(scala.maxNumConcurrentTasks(profile))) and not _is_dynamic(context):
@@ -192,6 +192,17 @@ def _wait_for_slots(context: SparkContext) -> int:
         if (more := int(scala.maxNumConcurrentTasks(profile))) != slots:
             slots, changed = more, time.monotonic()
     return max(1, slots)
+
+
+def seconds_of(text: str) -> float:
+    """The value of `TIMEOUT`.
+
+    Raises:
+        JobError: it is no number of seconds.
+    """
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text.strip()):
+        raise JobError(f"{TIMEOUT} is {text!r}: it is no number of seconds.", "Write it as 300.")
+    return float(text)
 
 
 def _wanted(context: SparkContext) -> int:

@@ -16,6 +16,9 @@ from trainyard.errors import SettingError, nearest
 
 _METADATA = "setting"
 
+_LARGEST = 2**63 - 1
+"""The largest whole number that every reader of a setting can hold."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
@@ -138,11 +141,16 @@ class Field:
         Raises:
             SettingError: the value is of another type or out of bounds.
         """
-        if is_template(value):
-            return value
-        if self.optional and (value is None or (value in ("", "None", "null"))):
-            return None
-        converted = _CONVERTERS[self.kind](self, value)
+        try:
+            if is_template(value):
+                return value
+            if self.optional and (value is None or (value in ("", "None", "null"))):
+                return None
+            converted = _CONVERTERS[self.kind](self, value)
+        except RecursionError:
+            raise SettingError(
+                self.name, value, "it is nested too deeply", "Give fewer lists in lists."
+            ) from None
         self.setting.check(self.name, converted)
         return converted
 
@@ -163,7 +171,10 @@ def is_template(value: Any) -> bool:
 def _to_str(field: Field, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         field.fail(value, "text")
-    text = str(value)
+    try:
+        text = str(value)
+    except ValueError:  # a number of thousands of digits
+        field.fail(value, "text")
     if not text.strip():
         raise SettingError(field.name, text, "it is empty", f"Give a value: {field.setting.help}")
     if "\0" in text or ("\n" in text and not field.setting.multiline):
@@ -174,14 +185,17 @@ def _to_str(field: Field, value: Any) -> str:
 
 
 def _to_int(field: Field, value: Any) -> int:
+    number = value
     if isinstance(value, str):
         try:
-            return int(value.strip())
+            number = int(value.strip())
         except ValueError:
             field.fail(value, "a whole number")
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+    if isinstance(number, bool) or not isinstance(number, int | float) or number != number // 1:
         field.fail(value, "a whole number")
-    return int(value)
+    if abs(number) > _LARGEST:
+        field.fail(value, "a whole number of 64 bits")
+    return int(number)
 
 
 def _to_float(field: Field, value: Any) -> float:
@@ -191,6 +205,8 @@ def _to_float(field: Field, value: Any) -> float:
         number = float(value)
     except ValueError:
         field.fail(value, "a number")
+    except OverflowError:
+        field.fail(value, "a finite number")
     if not math.isfinite(number):
         field.fail(value, "a finite number")
     return number

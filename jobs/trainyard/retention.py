@@ -6,7 +6,8 @@ goes when it is older than `keep_days`, or when `keep_runs` of its DAG are newer
 - a run in which a driver lives, or that was active in the last day;
 - the run that made a version with an alias, such as the champion, or the champion before it;
 - a run whose dataset or model a kept run was made from, however long ago;
-- anything that is not of the form above, or that a link leads out of the store.
+- anything that is not of the form above, beside a task's generations too, or that a link leads out
+  of the store.
 
 `plan` decides and changes nothing; `Plan.apply` removes.
 """
@@ -23,7 +24,7 @@ from typing import Any
 from trainyard import lineage, rundir, store
 from trainyard.claims import last_claim, live_claim
 from trainyard.errors import JobError
-from trainyard.layout import CHECKPOINTS, CLAIMS, RESULT, join
+from trainyard.layout import CHECKPOINTS, CLAIMS, RESULT, TICKETS, join
 
 DAY = 24 * 3600.0
 
@@ -118,8 +119,21 @@ class Plan:
                 # them an interrupted removal is found again.
                 for name in sorted(names, key=lambda name: name != RESULT):
                     store.remove(join(self.root, task, name))
-            self._remove(path)
+                self._remove(task)
+            self._remove_empty(path)
         for path in self.checkpoints:
+            self._remove(path)
+
+    def _remove_empty(self, path: str) -> None:
+        """Remove what is left of a run, unless somebody else has put something there."""
+        for task in (f"{path}/{name}" for name in _directories(self.root, path)):
+            for generation in (f"{task}/{name}" for name in _directories(self.root, task)):
+                # Of a driver that was submitted and never came.
+                if _directories(self.root, generation) == [TICKETS]:
+                    self._remove(generation)
+            if _is_empty(self.root, task):
+                self._remove(task)
+        if _is_empty(self.root, path):
             self._remove(path)
 
     def _remove(self, path: str) -> None:
@@ -259,6 +273,13 @@ def _directories(root: str, path: str) -> list[str]:
         return store.list_names(join(root, path))
     except NotADirectoryError:
         return []
+
+
+def _is_empty(root: str, path: str) -> bool:
+    try:
+        return store.list_names(join(root, path)) == []
+    except NotADirectoryError:
+        return False
 
 
 def _run_of(root: str, version: lineage.Version) -> str | None:

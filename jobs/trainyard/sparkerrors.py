@@ -24,6 +24,8 @@ _VALUE = re.compile(
 )
 """What ANSI SQL raises for a value that it cannot compute."""
 
+_DAMAGED = re.compile(r"\[FAILED_READ_FILE[.\w]*\] [^\n]*? file (?P<file>[^\n]+?)\.(?: |\n|$)")
+
 
 @contextmanager
 def unwrapped() -> Iterator[None]:
@@ -65,5 +67,11 @@ def known_error(text: str) -> JobError | None:
         return JobError(
             f"Spark cannot compute a value of the rows: {told}",
             "Correct the value, or use try_cast or try_divide in the query: they give null.",
+        )
+    if found := _DAMAGED.search(text):
+        return JobError(
+            f"Spark cannot read the file {found['file']}: it is damaged, or of another format than"
+            " its name or setting 'format' says.",
+            "Write the file again, or take it out of the source.",
         )
     return None

@@ -79,13 +79,13 @@ def demand(conf: Mapping[str, str], job: RunDirectory, *, driver_on_cluster: boo
         job=job.job,
         slots=job.slots,
         slots_setting=job.slots_setting,
-        driver_cores=_count(conf, "spark.driver.cores", 1) if driver_on_cluster else 0,
+        driver_cores=(_count(conf, "spark.driver.cores") or 1) if driver_on_cluster else 0,
         driver_memory=memory(conf, "spark.driver.memory"),
-        task_cores=_count(conf, "spark.task.cpus", 1),
-        executor_cores=_count(conf, "spark.executor.cores", 0) or None,
+        task_cores=_count(conf, "spark.task.cpus") or 1,
+        executor_cores=_count(conf, "spark.executor.cores"),
         executor_memory=memory(conf, "spark.executor.memory"),
-        most_cores=_count(conf, "spark.cores.max", 0) or None,
-        gpus=_count(conf, "spark.executor.resource.gpu.amount", 0),
+        most_cores=_count(conf, "spark.cores.max"),
+        gpus=_count(conf, "spark.executor.resource.gpu.amount", least=0) or 0,
     )
     if asked.executor_cores is not None and asked.executor_cores < asked.task_cores:
         raise JobError(
@@ -166,10 +166,16 @@ def memory(conf: Mapping[str, str], name: str, default: str = "1g") -> int:
     return int(int(match[1]) * _MIB[match[2].lower()])
 
 
-def _count(conf: Mapping[str, str], name: str, default: int) -> int:
-    text = str(conf.get(name, default)).strip()
-    if not text.isdecimal():
-        raise JobError(f"{name} is {text!r}: it is no whole number.", "Write it as 1, 2 or more.")
+def _count(conf: Mapping[str, str], name: str, *, least: int = 1) -> int | None:
+    """A setting that counts something; None where it is not set."""
+    if name not in conf:
+        return None
+    text = str(conf[name]).strip()
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) < least:
+        raise JobError(
+            f"{name} is {text!r}: it is no whole number of {least} or more.",
+            f"Write it as {least}, {least + 1} or more, or leave it out.",
+        )
     return int(text)
 
 

@@ -110,7 +110,11 @@ class ClusterSubmission:
 
     def _remembered(self) -> Driver | None:
         values = self._memory.get(_MEMORY)
-        return Driver.from_mapping(values) if isinstance(values, Mapping) else None
+        try:
+            return Driver.from_mapping(values) if isinstance(values, Mapping) else None
+        except TypeError as error:  # of another version; a claim tells of a driver that works
+            self._log.warning("What is remembered of a driver cannot be read: %s", error)
+            return None
 
     def _of_other_generations(self) -> list[Driver]:
         """Drivers of this task before it was cleared; one whose id was lost is recorded too."""

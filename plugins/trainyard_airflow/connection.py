@@ -8,9 +8,10 @@ is an error here, before anything is submitted.
 from __future__ import annotations
 
 import importlib.util
+import ipaddress
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,26 +19,18 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from trainyard.errors import JobError, nearest
+from trainyard_airflow import masking
+from trainyard_airflow.connection_extra import read_extra
 from trainyard_airflow.master_web import WEB_PORT, web_addresses
 
 DEPLOY_MODES = ("client", "cluster")
 BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
 
-_EXTRAS = (
-    "deploy-mode",
-    "keytab",
-    "namespace",
-    "principal",
-    "queue",
-    "rest-port",
-    "rest-scheme",
-    "spark-binary",
-    "web-port",
-    "web-scheme",
-    "yarn_resourcemanager_webapp_address",
-)
 _REST_PORT = 6066
 """Where a standalone master's REST server listens unless it says otherwise."""
+
+_TOKEN = re.compile(r"[!-~]*")
+"""What the header of a request can hold."""
 
 _HOST_PORT = r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d+"
 _LOCAL = re.compile(r"local(?:\[(?P<threads>\*|[1-9]\d*)(?:,\d+)?\])?")
@@ -100,8 +93,7 @@ def resolve(conn_id: str, *, deploy_mode: str | None, binary: str | None) -> Spa
         JobError: the connection does not exist, or does not clearly mean one master.
     """
     connection = _connection(conn_id)
-    extra: dict[str, str] = connection.extra_dejson
-    _check_extras(conn_id, extra)
+    extra = read_extra(conn_id, connection)
     url = _master(conn_id, connection)
     mode = deploy_mode or extra.get("deploy-mode") or "client"
     _check_deploy_mode(conn_id, url, mode)
@@ -127,7 +119,14 @@ def resolve(conn_id: str, *, deploy_mode: str | None, binary: str | None) -> Spa
 def rest_server(conn_id: str) -> RestServer:
     """The REST servers of the masters that a connection means; see `resolve` for the errors."""
     connection = _connection(conn_id)
-    return _rest_server(conn_id, _master(conn_id, connection), connection)
+    url = _master(conn_id, connection)
+    if not url.startswith("spark://"):
+        raise JobError(
+            f"connection {conn_id!r} means {url!r}, which has no REST server; a driver was"
+            " submitted through it when it meant a standalone master.",
+            "Let it mean that master until its drivers have ended, or end them on its page.",
+        )
+    return _rest_server(conn_id, url, connection)
 
 
 def _connection(conn_id: str) -> Connection:
@@ -137,8 +136,10 @@ def _connection(conn_id: str) -> Connection:
     except AirflowNotFoundException as error:
         if variable in os.environ:
             raise JobError(
-                f"connection {conn_id!r} cannot be read from {variable}: it is not a valid URI.",
-                'Write it as JSON, such as {"conn_type": "spark", "host": "local[2]"}.',
+                f"connection {conn_id!r} cannot be read from {variable}: it is"
+                " neither a connection in JSON nor a valid URI.",
+                'Write it as JSON, such as {"conn_type": "spark", "host": "local[2]"}; a port is a'
+                " number up to 65535.",
             ) from error
         raise JobError(
             f"connection {conn_id!r} is not defined.",
@@ -157,15 +158,39 @@ def _master(conn_id: str, connection: Connection) -> str:
         url = f"{url}:{connection.port}"
     if not _MASTER.fullmatch(url):
         raise JobError(
-            f"connection {conn_id!r} means the Spark master {url!r}, which is none.",
+            f"connection {conn_id!r} means the Spark master {masking.mask(url)!r}, which is none.",
             _master_fix(connection, url),
         )
+    for host, port in _hosts(url):
+        _check_host(conn_id, host, port)
     if url.startswith("k8s://") and not _is_installed("airflow.providers.cncf.kubernetes"):
         raise JobError(
             f"connection {conn_id!r} means {url!r}, and Airflow has no Kubernetes provider.",
             "Install apache-airflow-providers-cncf-kubernetes in Airflow's environment.",
         )
     return url
+
+
+def _hosts(url: str) -> Iterator[tuple[str, str]]:
+    """Host and port of each master in `spark://a:7077,b:7077`."""
+    if url.startswith("spark://"):
+        for master in url.removeprefix("spark://").split(","):
+            host, _, port = master.rpartition(":")
+            yield host, port
+
+
+def _check_host(conn_id: str, host: str, port: str) -> None:
+    problem = "" if 0 < int(port) < 65536 else "its port must be from 1 to 65535"
+    if host.startswith("["):
+        try:
+            ipaddress.IPv6Address(host[1:-1])
+        except ValueError as error:
+            problem = f"{error}"
+    if problem:
+        raise JobError(
+            f"connection {conn_id!r} names the Spark master {host}:{port}: {problem}.",
+            "Give the address that the master's page shows, such as spark://HOST:7077.",
+        )
 
 
 def _master_fix(connection: Connection, url: str) -> str:
@@ -178,35 +203,20 @@ def _master_fix(connection: Connection, url: str) -> str:
         return f"The host has a port already: remove the port {connection.port}."
     if re.match(r"https?://", url):
         return "That is a web page: give the master's own address, such as spark://HOST:7077."
+    if "@" in url:
+        return "A master takes no user or password: a token is the connection's password."
+    if "," in url:
+        return "Write several masters as spark://HOST:7077,HOST:7077, without blanks."
     if url == "yarn://yarn":
         return 'Write it as JSON: {"conn_type": "spark", "host": "yarn"}.'
     return f"Use connection type spark and as host {_FORMS}."
 
 
-def _check_extras(conn_id: str, extra: dict[str, str]) -> None:
-    spelled = {_plain(name): name for name in _EXTRAS}
-    for name in extra:
-        known = spelled.get(_plain(name))
-        if known and known != name:
-            raise JobError(
-                f"connection {conn_id!r} has the extra {name!r}, which the provider ignores.",
-                nearest(known, _EXTRAS),
-            )
-        if _plain(name) == "sparkhome":
-            raise JobError(
-                f"connection {conn_id!r} has the extra {name!r}, which the provider refuses.",
-                "Remove it, and put the folder of spark-submit on PATH.",
-            )
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.\s]", "", name).lower()
-
-
-def _check_deploy_mode(conn_id: str, url: str, mode: str) -> None:
+def _check_deploy_mode(conn_id: str, url: str, mode: Any) -> None:
     if mode not in DEPLOY_MODES:
         raise JobError(
-            f"the deploy mode of connection {conn_id!r} is {mode!r}.", nearest(mode, DEPLOY_MODES)
+            f"the deploy mode of connection {conn_id!r} is {mode!r}.",
+            nearest(str(mode), DEPLOY_MODES),
         )
     if mode == "cluster" and url.startswith("local"):
         raise JobError(
@@ -218,7 +228,7 @@ def _check_deploy_mode(conn_id: str, url: str, mode: str) -> None:
 
 def _rest_server(conn_id: str, url: str, connection: Connection) -> RestServer:
     """The REST servers of the masters in a URL, each on its master's host."""
-    extra = connection.extra_dejson
+    extra = read_extra(conn_id, connection)
     scheme, port = str(extra.get("rest-scheme", "http")), str(extra.get("rest-port", _REST_PORT))
     if scheme not in ("http", "https"):
         raise JobError(
@@ -229,10 +239,15 @@ def _rest_server(conn_id: str, url: str, connection: Connection) -> RestServer:
             f"connection {conn_id!r} has the rest-port {port!r}, which is no port.",
             "Give the master's spark.master.rest.port.",
         )
-    masters = url.removeprefix("spark://").split(",")
+    token = (connection.password or "").strip()
+    if not _TOKEN.fullmatch(token):
+        raise JobError(
+            f"the password of connection {conn_id!r} is no token: it holds a blank, a line's end or"
+            " a letter that is not ASCII.",
+            "Paste the JSON Web Token alone, in one line.",
+        )
     return RestServer(
-        urls=tuple(f"{scheme}://{master.rpartition(':')[0]}:{port}" for master in masters),
-        token=(connection.password or "").strip(),
+        urls=tuple(f"{scheme}://{host}:{port}" for host, _ in _hosts(url)), token=token
     )
 
 

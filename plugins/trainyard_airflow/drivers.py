@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -57,6 +58,9 @@ class Driver:
         return self.submission or f"of ticket {self.ticket} for {self.run_dir}"
 
 
+_log = logging.getLogger(__name__)
+
+
 def record(driver: Driver) -> None:
     """Write down who waits for a driver, in the place of an earlier one of its directory."""
     store.write_json(_uri(driver.run_dir), driver.to_mapping())
@@ -68,7 +72,7 @@ def forget(driver: Driver) -> None:
 
 
 def recorded() -> Iterator[Driver]:
-    """Every driver that is written down."""
+    """Every driver that is written down; what is none is left where it is, and said."""
     for name in store.list_names(_index()):
         if not name.endswith(".json"):
             continue  # a run of a DAG of that name
@@ -76,6 +80,8 @@ def recorded() -> Iterator[Driver]:
             yield Driver.from_mapping(store.read_json(join(_index(), name)))
         except FileNotFoundError:
             continue  # its task ended meanwhile
+        except (TypeError, ValueError) as error:
+            _log.warning("%s is no record of a driver: %s", join(_index(), name), error)
 
 
 def _index() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,9 +93,9 @@ class Gate:
         }
         everything = (self.minimums, self.maximums, self.margins, by_slice)
         for name, bound in (pair for bounds in everything for pair in bounds.items()):
-            if not math.isfinite(bound):
+            if _value({name: bound}, name) is None:
                 raise JobError(
-                    f"the gate's bound for {name!r} is {bound}.", "Give a finite number."
+                    f"the gate's bound for {name!r} is {bound!r}.", "Give a finite number."
                 )
         for name, margin in self.margins.items():
             if margin < 0:
@@ -120,8 +121,18 @@ class Gate:
                 `differences` and `slices` where rules need them.
 
         Raises:
-            JobError: the evaluation has no such metric or slices.
+            JobError: it is no such result, or has no such metric or slices.
         """
+        try:
+            return self._judge(evaluation)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise JobError(
+                "what the gate was given is no result of an evaluate job:"
+                f" {type(error).__name__}: {error}.",
+                "Give it evaluate.output; is evaluate upstream, and did it succeed?",
+            ) from error
+
+    def _judge(self, evaluation: Mapping[str, Any]) -> Verdict:
         metrics, champion = evaluation["metrics"], evaluation["champion"]
         for name in (*self.minimums, *self.maximums, *self.margins):
             if name not in metrics:
@@ -250,9 +261,11 @@ def _value(metrics: Mapping[str, Any], name: str) -> float | None:
     value = metrics.get(name)
     if isinstance(value, Mapping):
         value = value.get("value")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    with suppress(OverflowError):  # of a whole number of hundreds of digits
+        return float(value) if math.isfinite(value) else None
+    return None
 
 
 def _text(value: float | None) -> str:

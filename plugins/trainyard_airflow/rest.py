@@ -104,6 +104,10 @@ class RestClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections, unless others use them too."""
         if self._owns_http:
             await self._http.aclose()
 
@@ -183,14 +187,14 @@ class RestClient:
             headers["Authorization"] = f"Bearer {self._server.token}"
         try:
             response = await self._http.request(method, url, json=body, headers=headers)
-        except (httpx.TransportError, OSError) as error:
+        except (httpx.RequestError, OSError) as error:
             check_tls(error, _server_of(url))
             raise MasterAwayError(str(error) or type(error).__name__) from error
         if response.status_code in (401, 403):
             raise self._unauthorised(url, response)
         try:
             answer = dict(response.json())
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             if response.status_code in (502, 503, 504):
                 raise MasterAwayError(f"HTTP {response.status_code}") from error
             raise _no_rest_server(url, f"HTTP {response.status_code}, {_title(response)}") from None

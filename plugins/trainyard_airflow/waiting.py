@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard import rundir
 from trainyard.claims import last_claim, live_claim
+from trainyard.errors import JobError
 from trainyard_airflow.drivers import Driver
 from trainyard_airflow.ending import end_driver
 from trainyard_airflow.progress import ProgressLines
@@ -87,6 +88,8 @@ class Waiting:
                 is_lost = time.time() - answered > _LOST_SECONDS
                 if is_lost and await asyncio.to_thread(self._has_died):
                     return _event(DriverStatus(state=DriverState.NOT_FOUND))
+                if client is not None:
+                    await client.close()
                 client = None  # the connection may be another one by now
             await asyncio.sleep(self._next())
 
@@ -102,8 +105,12 @@ class Waiting:
 
     def _has_died(self) -> bool:
         """Whether it has begun and is no more; one that has not begun may still come."""
-        last = last_claim(self.driver.run_dir)
-        return last is not None and last.number > self.driver.earlier_claim and self._is_dead()
+        try:
+            last = last_claim(self.driver.run_dir)
+            has_begun = last is not None and last.number > self.driver.earlier_claim
+            return has_begun and self._is_dead()
+        except (OSError, JobError):  # the store is away too: nobody knows
+            return False
 
     async def _relay(self, log: Logger) -> None:
         """Log the run's progress while it is made."""

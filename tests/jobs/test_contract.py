@@ -351,3 +351,51 @@ def test_a_password_in_a_uri_is_refused_and_not_shown(setting: str) -> None:
         Prepare.from_mapping({**rest, **given})
     assert "open-sesame" not in str(caught.value)
     assert Prepare.from_mapping({**rest, "source": "s3a://bucket/a:b@c"}).source
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("epochs", 10**400),
+        ("start_timeout", 10**5000),
+        ("start_timeout", "9" * 100),
+        ("learning_rate", 10**400),
+        ("experiment", 10**5000),
+        ("optimizer_params", {"lr": 10**5000}),
+        ("optimizer_params", '{"a":' * 100_000),
+        ("input_shape", "[" * 100_000),
+    ],
+    ids=[str(case) for case in range(8)],  # pytest cannot show the values either
+)
+def test_what_is_too_large_or_too_deep_is_named_in_a_short_message(
+    setting: str, value: object
+) -> None:
+    with pytest.raises(SettingError, match=f"setting '{setting}' is") as raised:
+        TrainHorovod.from_mapping({**TRAIN, setting: value}).argv()
+    assert len(str(raised.value)) < 1000
+
+
+def test_a_mapping_that_is_nested_too_deeply_is_named() -> None:
+    deep: dict[str, object] = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    with pytest.raises(SettingError, match=r"'optimizer_params' is .*nested too deeply"):
+        TrainHorovod.from_mapping({**TRAIN, "optimizer_params": deep})
+
+
+def test_a_password_in_a_setting_of_another_type_is_not_shown() -> None:
+    with pytest.raises(SettingError, match="'epochs' is 's3a://") as raised:
+        TrainHorovod.from_mapping({**TRAIN, "epochs": "s3a://me:open-sesame@bucket"})
+    assert "open-sesame" not in str(raised.value)
+
+
+@pytest.mark.parametrize("setting", ["model", "champion"])
+def test_a_model_at_a_web_address_is_refused(setting: str) -> None:
+    given = {
+        "run_dir": "/r",
+        "dataset": "/d",
+        "model": "models:/m/1",
+        setting: "http://host:5000/m",
+    }
+    with pytest.raises(SettingError, match=f"'{setting}' is 'http://host.*models:/NAME"):
+        Evaluate.from_mapping(given)

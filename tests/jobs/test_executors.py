@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trainyard.errors import JobError
-from trainyard.executors import Report, _cannot_run, check_driver_host, compare, report
+from trainyard.executors import Report, _cannot_run, check_driver_host, compare, report, seconds_of
 
 DRIVER = Report(where="a", python="3.11.7", versions={"torch": "2.13.0+cpu", "x": ""}, errors={})
 
@@ -85,3 +85,9 @@ def test_what_keeps_workers_from_running_is_picked_from_sparks_account_of_it() -
         "  at org.apache.spark.api.python"
     )
     assert "[PYTHON_VERSION_MISMATCH] Python in worker" in _cannot_run(text).cause
+
+
+@pytest.mark.parametrize("text", ["300s", "", "-1", "nan"])
+def test_a_timeout_that_is_no_number_is_named(text: str) -> None:
+    with pytest.raises(JobError, match=f"executorTimeout is '{text}': it is no number of seconds"):
+        seconds_of(text)

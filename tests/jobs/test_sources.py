@@ -140,6 +140,17 @@ class TestErrors:
         with pytest.raises(JobError, match=r"'/nothing/here': nothing is there"):
             open_table(spark, "/nothing/here", form, ["a"])
 
+    def test_a_damaged_file_is_named(self, spark: SparkSession, tmp_path: Path) -> None:
+        path = tmp_path / "x.parquet"
+        spark.range(5000).write.parquet(str(path))
+        damaged = sorted(path.glob("part-*.parquet"))[-1]
+        whole = damaged.read_bytes()
+        # The footer, by which it is opened, stays.
+        damaged.write_bytes(whole[:4] + bytes(len(whole) - 1204) + whole[-1200:])
+        table = open_table(spark, str(path), "parquet", ["id"])
+        with pytest.raises(JobError, match=f"cannot read the file .*{damaged.name}: it is damaged"):
+            collect(table)
+
     def test_another_format(self, spark: SparkSession, tmp_path: Path) -> None:
         path = tmp_path / "x.csv"
         path.write_text("a,b\n1,2\n")

@@ -61,6 +61,9 @@ def test_the_configuration_says_what_is_asked() -> None:
         ({"task.cpus": "2"}, r"spark\.executor\.cores is 1, and spark\.task\.cpus is 2"),
         ({"executor.memory": "lots"}, "'lots': it is no amount of memory"),
         ({"driver.cores": "1.5"}, "'1.5': it is no whole number"),
+        ({"driver.cores": "0"}, "'0': it is no whole number of 1 or more"),
+        ({"task.cpus": "0"}, "'0': it is no whole number of 1 or more"),
+        ({"cores.max": "0"}, "'0': it is no whole number of 1 or more"),
     ],
 )
 def test_settings_that_exclude_each_other_are_refused(conf: dict[str, str], message: str) -> None:

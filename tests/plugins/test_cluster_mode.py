@@ -26,7 +26,7 @@ from tests.plugins.conftest import Worker
 from tests.plugins.fake_master import idle, recorded
 from tests.plugins.fake_rest import FakeMaster, fake_master
 
-from trainyard import tickets
+from trainyard import store, tickets
 from trainyard.specs import Prepare
 from trainyard_airflow import drivers, masking, rest, room, waiting
 from trainyard_airflow.operators.spark_job import SparkJobOperator
@@ -203,6 +203,15 @@ def test_a_retry_re_attaches_to_the_driver_of_its_generation(
     assert again.trigger.serialize()[1]["driver"] == first.trigger.serialize()[1]["driver"]
     assert len(cluster.master.drivers) == 1
     assert cluster.master.killed == []
+
+
+def test_what_another_version_remembered_keeps_nobody_from_submitting(
+    cluster: Cluster, context: MakeContext, worker: Worker
+) -> None:
+    memory = Memory({"trainyard_driver": {"submission": "x", "of_another_version": 1}})
+    store.write_bytes(f"{worker.store}/drivers/old.json", b'{"of_another_version": 1}')
+    deferral = deferred(prepare(), {**context(), "task_state_store": memory})
+    assert list(cluster.master.drivers) == [deferral.kwargs["driver"]["submission"]]
 
 
 def test_a_clear_ends_the_old_driver_first_and_works_in_another_directory(

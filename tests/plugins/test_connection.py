@@ -10,7 +10,9 @@ import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from trainyard.errors import JobError
-from trainyard_airflow.connection import RestServer, SparkMaster, resolve
+from trainyard_airflow.connection import RestServer, SparkMaster, resolve, rest_server
+
+SPARK = '{"conn_type": "spark", "host": "spark://h:7077", "extra": %s}'
 
 
 def resolved(
@@ -94,6 +96,16 @@ def test_a_good_form_means_what_the_provider_makes_of_it(
             ),
             "rest-scheme 'ftp'.*http or https",
         ),
+        ('{"conn_type": "spark"', "neither a connection in JSON"),
+        ('{"conn_type": "spark", "host": "h", "port": 99999}', "h:99999: its port must"),
+        ('{"conn_type": "spark", "host": "spark://h:0"}', "h:0: its port must be"),
+        ('{"conn_type": "spark", "host": "spark://[:::]:7077"}', r"\[:::\]:7077: At most one"),
+        ('{"conn_type": "spark", "host": "spark://a:7077, b:7077"}', "without blanks"),
+        ('{"conn_type": "spark", "host": "spark://u:p@h:7077"}', "a token is the connection's"),
+        (SPARK % '"not json"', "the extra of connection 'it' is no JSON object"),
+        (SPARK % "[1]", "the extra of connection 'it' is no JSON object"),
+        (SPARK % '{"deploy-mod": "cluster"}', "'deploy-mod'.*Did you mean 'deploy-mode'"),
+        (SPARK % '{"deploy-mode": ["cluster"]}', r"is \['cluster'\]"),
     ],
 )
 def test_a_form_that_would_go_wrong_is_refused_with_its_fix(
@@ -141,3 +153,28 @@ def test_the_operators_binary_may_be_a_path(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("AIRFLOW_CONN_IT", '{"conn_type": "spark", "host": "local"}')
     arguments: dict[str, Any] = {"deploy_mode": None, "binary": "/opt/spark/bin/spark-submit"}
     assert resolve("it", **arguments).binary == "/opt/spark/bin/spark-submit"
+
+
+@pytest.mark.parametrize("token", ["a-secret\nsecond", "a-secret b", "a-secrét"])
+def test_a_token_that_no_request_can_carry_is_refused_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    form = {"conn_type": "spark", "host": "spark://h:7077", "password": token}
+    with pytest.raises(JobError, match="is no token") as raised:
+        resolved(monkeypatch, json.dumps(form), deploy_mode="cluster")
+    assert "a-sec" not in str(raised.value)
+
+
+def test_a_password_in_a_host_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = '{"conn_type": "spark", "host": "spark://me:open-sesame@h:7077"}'
+    with pytest.raises(JobError, match="which is none") as raised:
+        resolved(monkeypatch, form)
+    assert "open-sesame" not in str(raised.value)
+
+
+def test_a_connection_that_means_another_master_by_now_has_no_rest_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_IT", '{"conn_type": "spark", "host": "local[2]"}')
+    with pytest.raises(JobError, match=r"'local\[2\]', which has no REST server"):
+        rest_server("it")

@@ -106,6 +106,8 @@ def test_without_a_champion_only_the_minimums_count() -> None:
     [
         ({}, "the gate has no rule"),
         ({"minimums": {"accuracy": math.nan}}, "bound for 'accuracy' is nan"),
+        ({"minimums": {"accuracy": "0.9"}}, "bound for 'accuracy' is '0.9'"),
+        ({"minimums": {"accuracy": 10**400}}, "bound for 'accuracy' is 1000"),
         ({"margins": {"accuracy": math.inf}}, "bound for 'accuracy' is inf"),
         ({"margins": {"accuracy": -0.1}}, "margin for 'accuracy' is -0.1"),
         ({"minimums": {"rmse": 1.0}}, "minimum for 'rmse', of which less is better"),
@@ -194,3 +196,11 @@ def test_the_table_shows_each_rule() -> None:
         "accuracy  pass     0.95      >= 0.9",
         "recall    FAIL     none      >= 0.5",
     ]
+
+
+@pytest.mark.parametrize(
+    "odd", [None, "None", {}, {"metrics": None, "champion": None}, {"metrics": {"auc": 1}}]
+)
+def test_what_is_no_evaluation_is_named(odd: Any) -> None:
+    with pytest.raises(JobError, match="is no result of an evaluate job"):
+        Gate(minimums={"auc": 0.5}).judge(odd)

@@ -194,6 +194,11 @@ def test_a_dry_run_without_a_champion_says_that_nothing_serves(
         ({"slices": {"shop": {"accuracy": "x"}}}, "shop bound for 'accuracy' is 'x'"),
         ({"slices": {"shop": {"accuracy": 0.5}}}, "bounds by 'shop', by which nothing was"),
         ({"slice_rows": "few"}, "slice_rows is 'few'"),
+        ({"slice_rows": "inf"}, "slice_rows is 'inf'"),
+        ({"slice_rows": 0}, "slice_rows is 0"),
+        ({"minimums": "accuracy"}, "minimum is 'accuracy': it is no mapping"),
+        ({"minimums": {"accuracy": True}}, "minimum for 'accuracy' is True"),
+        ({"slices": {"shop": 0.5}}, "shop bound is 0.5: it is no mapping"),
         ({"paired": "perhaps"}, "paired is 'perhaps'"),
     ],
 )

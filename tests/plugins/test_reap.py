@@ -12,6 +12,7 @@ from tests.plugins.conftest import Worker
 from tests.plugins.fake_rest import FakeMaster, fake_master
 from tests.plugins.test_spark_driver import a_driver, answer_states
 
+from trainyard import store
 from trainyard_airflow import cluster_driver, drivers
 from trainyard_airflow.operators.reap import EndLostDriversOperator
 
@@ -87,3 +88,13 @@ def test_one_that_does_not_end_does_not_save_the_others(
         reap()
     left = [dataclasses.asdict(driver)["submission"] for driver in drivers.recorded()]
     assert left == ["does-not"], "the next run tries it again"
+
+
+def test_a_record_that_is_none_does_not_save_the_others(
+    worker: Worker, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_states(monkeypatch, {})
+    record(worker, master, "lost")
+    for name, text in (("torn", b'{"submission"'), ("other", b'{"made_by": "somebody"}')):
+        store.write_bytes(f"{worker.store}/drivers/{name}.json", text)
+    assert reap() == {"kept": 0, "ended": ["lost"]}

@@ -105,6 +105,7 @@ def test_a_token_that_is_missing_or_wrong_is_named_and_not_shown(
     [
         b"HTTP/1.1 405 No\r\nContent-Length: 29\r\n\r\n<title>Error 405 No</title>   ",
         b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"other": true}',
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n[1]",
     ],
 )
 def test_what_is_no_rest_server_is_named_with_the_setting(answer: bytes) -> None:

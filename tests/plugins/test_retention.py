@@ -219,6 +219,19 @@ def test_what_is_no_run_is_left_alone(made: Store) -> None:
     assert [path for path in before if not path.exists()] == []
 
 
+@pytest.mark.parametrize("place", ["flights/old", "flights/old/train", "flights/old/notes"])
+def test_what_somebody_put_beside_the_generations_of_a_run_stays(made: Store, place: str) -> None:
+    directory = made.task("flights/old", "train", age=100)
+    store.write_bytes(str(made.root / "flights/old/train/g1/tickets/0001.ticket"), b"issued\n")
+    note = made.root / place / "note.txt"
+    store.write_bytes(str(note), b"mine")
+    assert made.collect().runs == ("flights/old",)
+    assert note.read_bytes() == b"mine"
+    assert not directory.exists()
+    assert not (made.root / "flights/old/train/g1").exists()
+    assert made.plan().runs == ()
+
+
 @pytest.mark.parametrize("place", ["flights", "flights/old", "flights/old/train"])
 def test_a_link_never_leads_out_of_the_store(made: Store, tmp_path: Path, place: str) -> None:
     made.task("flights/old", "train", age=100)

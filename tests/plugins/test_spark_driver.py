@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,9 @@ from tests.plugins.fake_rest import FakeMaster, fake_master
 
 from trainyard import claims, rundir, store, tickets
 from trainyard_airflow import cluster_driver, drivers, ending, progress, waiting
+from trainyard_airflow.capacity import Demand
 from trainyard_airflow.drivers import Driver
+from trainyard_airflow.triggers import spark_room
 from trainyard_airflow.triggers.spark_driver import SparkDriverTrigger
 
 SUBMISSION = "driver-20261130000000-0000"
@@ -389,3 +392,43 @@ def test_records_are_one_a_run_directory(worker: Worker, tmp_path: Path) -> None
     assert sorted(d.run_dir for d in drivers.recorded()) == sorted([first.run_dir, other.run_dir])
     drivers.forget(first)
     assert list(drivers.recorded()) == [other]
+
+
+def test_a_store_that_is_away_while_no_master_answers_ends_nothing(
+    worker: Worker, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_LOST_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "YOUNG_SECONDS", 0.1)
+    asked: list[str] = []
+
+    def away(run_dir: str) -> Any:
+        asked.append(run_dir)
+        raise OSError("the store is away")
+
+    monkeypatch.setattr(waiting, "last_claim", away)
+    master.standby = True
+    later(0.7, lambda: setattr(master, "standby", False))
+    later(0.7, lambda: master.drivers.update({SUBMISSION: "FINISHED"}))
+    assert fired(a_trigger(worker.run_dir()))["state"] == "FINISHED"
+    assert asked, "the store was never asked"
+
+
+def test_room_is_waited_for_while_airflow_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[Exception | None] = [RuntimeError("the API server starts"), None]
+
+    def resolve(*_: Any, **__: Any) -> Any:
+        if error := answers.pop(0):
+            raise error
+        return SimpleNamespace(web=())
+
+    monkeypatch.setattr(spark_room, "resolve", resolve)
+    monkeypatch.setattr(spark_room, "check_room", lambda *_, **__: None)
+    monkeypatch.setattr(spark_room, "_POLL_SECONDS", 0.01)
+    demand = dataclasses.asdict(Demand(job="x", slots=1, driver_cores=1, driver_memory=1))
+    trigger = spark_room.SparkRoomTrigger(conn_id="it", demand=demand, since=time.time())
+
+    async def fires() -> list[Any]:
+        return [event.payload async for event in trigger.run()]
+
+    assert asyncio.run(asyncio.wait_for(fires(), 20)) == [{}]
+    assert answers == []

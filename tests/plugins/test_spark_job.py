@@ -288,3 +288,29 @@ def test_the_events_of_an_earlier_try_are_not_told_again(
 def test_the_operator_takes_no_application_of_its_own() -> None:
     with pytest.raises(TypeError, match="application"):
         prepare(application="x.py")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"conf": "{'spark.cores.max': 'hidden'}"}, "conf of the operator is of type str"),
+        ({"conf": {"sparkcores.max": "2"}}, "conf .* sets 'sparkcores.max': spark-submit ignores"),
+        ({"conf": {"spark.cores.max": None}}, "conf .* sets 'spark.cores.max' to nothing"),
+        ({"conf": {"spark.cores.max": "None"}}, "conf .* sets 'spark.cores.max' to nothing"),
+        ({"conf": {"spark.jars": ["hidden"]}}, "conf .* sets 'spark.jars' to of type list"),
+        ({"env_vars": ["TOKEN=hidden"]}, "env_vars of the operator is of type list"),
+        ({"env_vars": {"A=B": "hidden"}}, "env_vars .* has the variable 'A=B'"),
+        ({"env_vars": {"A": "hid\0den"}}, "env_vars .* has the variable 'A'"),
+        ({"env_vars": {"TOKEN": None}}, "env_vars .* sets 'TOKEN' to nothing"),
+        ({"archives": ["hidden.zip"]}, "archives of the operator is of type list"),
+        ({"py_files": ["hidden.py"]}, "py_files of the operator is of type list"),
+        ({"properties_file": "/nowhere/x.conf"}, "properties_file .* nothing is there"),
+    ],
+)
+def test_arguments_that_cannot_be_meant_are_refused_before_submission(
+    worker: Worker, context: MakeContext, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(AirflowFailException, match=message) as raised:
+        prepare(**arguments).execute(context())
+    assert "hid" not in str(raised.value)
+    assert not (worker.home / "submit.argv").exists()

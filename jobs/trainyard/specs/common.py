@@ -42,6 +42,18 @@ class RunDirectory(Contract):
         return 1
 
 
+def check_model(name: str, uri: str) -> None:
+    """Raise `SettingError` where a setting names a model by a web address, where none lies."""
+    if uri.startswith(("http://", "https://")):
+        raise SettingError(
+            name,
+            uri,
+            "a model is not loaded from a web address",
+            "Give a model directory, or models:/NAME/VERSION or models:/NAME@ALIAS; the registry"
+            " is MLFLOW_TRACKING_URI's.",
+        )
+
+
 _MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 

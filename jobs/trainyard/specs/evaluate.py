@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainyard.contract import setting
-from trainyard.specs.common import SPLITS, RunDirectory
+from trainyard.specs.common import SPLITS, RunDirectory, check_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,3 +56,9 @@ class Evaluate(RunDirectory):
     batch_size: int = setting(
         512, minimum=1, maximum=1_000_000, help="Rows scored at a time.", section="Model"
     )
+
+    def check(self) -> None:
+        """Raise `SettingError` for a model that cannot be."""
+        check_model("model", self.model)
+        if self.champion is not None:
+            check_model("champion", self.champion)

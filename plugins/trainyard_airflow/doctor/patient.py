@@ -14,6 +14,7 @@ from trainyard.errors import JobError
 from trainyard.layout import join
 from trainyard.specs import RunDirectory
 from trainyard_airflow import settings
+from trainyard_airflow.arguments import check_arguments
 from trainyard_airflow.doctor.findings import Finding, error
 from trainyard_airflow.operators.spark_job import SparkJobOperator
 from trainyard_airflow.spark_conf import with_arguments
@@ -87,15 +88,21 @@ def patient(task: SparkJobOperator, render: Render) -> tuple[Patient, list[Findi
         render: raises an exception for a template that reads a result which is not there.
     """
     job, findings = _job(task, render)
+    conf, env_vars = task.conf or {}, task.env_vars or {}
+    try:
+        check_arguments(conf, env_vars, {"archives": task._archives})
+    except JobError as problem:
+        findings.append(error(task.task_id, problem))
+        conf, env_vars = {}, {}
     return Patient(
         task_id=task.task_id,
         job=job,
         conn_id=task._conn_id,
         deploy_mode=task._deploy_mode,
         binary=task._spark_binary,
-        conf=_known(with_arguments(task.conf or {}, task), render),
+        conf=_known(with_arguments(conf, task), render),
         properties_file=task.properties_file,
-        env_vars=_known(task.env_vars or {}, render),
+        env_vars=_known(env_vars, render),
         archives=task._archives or "",
     ), findings
 

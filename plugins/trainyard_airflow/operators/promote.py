@@ -116,9 +116,10 @@ class PromoteModelOperator(BaseOperator):
             margins=_numbers("margin", self.margins),
             paired=_is_true("paired", self.paired),
             slices={
-                name: _numbers(f"{name} bound", floors) for name, floors in self.slices.items()
+                name: _numbers(f"{name} bound", floors)
+                for name, floors in _mapping("slices", self.slices).items()
             },
-            slice_rows=int(_number("slice_rows", "", self.slice_rows)),
+            slice_rows=_rows(self.slice_rows),
         )
         verdict = rules.judge(self.evaluation)
         uri = self.evaluation["model"]["uri"]
@@ -185,14 +186,34 @@ def _nothing_serves(decision: Mapping[str, Any]) -> JobError:
 
 def _numbers(kind: str, bounds: Mapping[str, Any]) -> dict[str, float]:
     """Rendered bounds as numbers, without those that are none."""
-    given = {metric: bound for metric, bound in bounds.items() if bound not in (None, "None", "")}
+    named = _mapping(kind, bounds)
+    given = {metric: bound for metric, bound in named.items() if bound not in (None, "None", "")}
     return {metric: _number(kind, metric, bound) for metric, bound in given.items()}
+
+
+def _mapping(kind: str, value: Any) -> Mapping[str, Any]:
+    """What a template may have made a text of."""
+    if not isinstance(value, Mapping):
+        raise JobError(
+            f"the gate's {kind} is {value!r}: it is no mapping.",
+            'Give one by metric, such as {"accuracy": 0.9}; templates belong into its values.',
+        )
+    return value
+
+
+def _rows(value: Any) -> int:
+    rows = _number("slice_rows", "", value)
+    if not rows >= 1 or rows % 1:
+        raise JobError(f"the gate's slice_rows is {value!r}.", "Give 1, 2 or more.")
+    return int(rows)
 
 
 def _number(kind: str, metric: str, bound: Any) -> float:
     try:
+        if isinstance(bound, bool):
+            raise TypeError
         return float(bound)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         what = f"{kind} for {metric!r}" if metric else kind
         raise JobError(
             f"the gate's {what} is {bound!r}: it is no number.", "Give a number."

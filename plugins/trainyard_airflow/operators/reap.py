@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from trainyard.errors import JobError
-from trainyard_airflow import cluster_driver, drivers, ending
+from trainyard_airflow import cluster_driver, drivers, ending, masking
 from trainyard_airflow.drivers import Driver
 
 YOUNG_SECONDS = 60.0
@@ -57,7 +57,7 @@ class EndLostDriversOperator(BaseOperator):
                 try:
                     cluster_driver.end(driver)
                 except (AirflowException, JobError) as error:
-                    problems.append(f"{name}: {error}")
+                    problems.append(masking.mask(f"{name}: {error}"))
                     continue
             ended.append(str(driver))
         if problems:

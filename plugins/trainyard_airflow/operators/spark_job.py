@@ -16,6 +16,7 @@ from trainyard.errors import JobError
 from trainyard.layout import run_directory
 from trainyard.specs import RunDirectory
 from trainyard_airflow import masking, preflight, settings
+from trainyard_airflow.arguments import check_arguments
 from trainyard_airflow.capacity import check_known_slots
 from trainyard_airflow.client_submission import ClientSubmission
 from trainyard_airflow.cluster_driver import ClusterDriver
@@ -111,6 +112,7 @@ class SparkJobOperator(SparkSubmitOperator):
                 self._conn_id, deploy_mode=self._deploy_mode, binary=self._spark_binary
             )
             check_known_slots(job, master)
+            check_arguments(self.conf, self.env_vars, self._travelling())
             submission = self._submission(job, master)
             if master.rest is None:
                 if master.deploy_mode == "client":
@@ -171,12 +173,13 @@ class SparkJobOperator(SparkSubmitOperator):
             self._running.end()
 
     def _travelling(self) -> dict[str, str | None]:
-        """The files that go with the job, by the argument that names them."""
+        """The files of a submission, by the argument that names them."""
         return {
             "py_files": self.py_files,
             "files": self.files,
             "archives": self._archives,
             "jars": self.jars,
+            "properties_file": self.properties_file,
         }
 
     def _submission(self, job: RunDirectory, master: SparkMaster) -> Submission:

@@ -14,6 +14,7 @@ from asgiref.sync import sync_to_async
 from trainyard.errors import JobError
 from trainyard_airflow.capacity import Demand
 from trainyard_airflow.connection import resolve
+from trainyard_airflow.masking import mask
 from trainyard_airflow.room import MOST_SECONDS, NoRoomError, check_room
 
 _POLL_SECONDS = 5.0
@@ -62,7 +63,9 @@ class SparkRoomTrigger(BaseTrigger):
                     told = str(error)
                     self.log.info("Waiting for room: %s", told)
             except JobError as error:
-                self.log.info("There is nothing to wait for: %s", error)
+                self.log.info("There is nothing to wait for: %s", mask(str(error)))
                 break
+            except Exception as error:  # such as Airflow's API that does not answer
+                self.log.warning("Whether there is room is not known now: %s", mask(str(error)))
             await asyncio.sleep(_POLL_SECONDS)
         yield TriggerEvent({})  # type: ignore[no-untyped-call]
