@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trainyard import private, tickets
@@ -24,7 +24,7 @@ class DriverRequest:
     """
 
     words: list[str]
-    variables: dict[str, str]
+    variables: dict[str, str] = field(repr=False)
     properties: dict[str, str]
     demand: Demand
 

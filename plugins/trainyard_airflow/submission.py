@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -56,9 +56,9 @@ class Submission:
     job: RunDirectory
     conn_id: str
     master: SparkMaster
-    conf: Mapping[str, Any]
+    conf: Mapping[str, Any] = field(repr=False)
     properties_file: str | None
-    env_vars: Mapping[str, str]
+    env_vars: Mapping[str, str] = field(repr=False)
     make_hook: Callable[[SubmitArguments], SparkSubmitHook]
     log: Logger
 

@@ -16,7 +16,9 @@ from tests.plugins.fake_rest import FakeMaster, fake_master
 
 from trainyard.errors import JobError
 from trainyard_airflow import rest
+from trainyard_airflow.capacity import Demand
 from trainyard_airflow.connection import RestServer
+from trainyard_airflow.driver_request import DriverRequest
 from trainyard_airflow.rest import DriverState, MasterAwayError, RestClient
 
 REQUEST = {"action": "CreateSubmissionRequest", "appArgs": ["--x=a b", "'"]}
@@ -151,6 +153,13 @@ def test_https_to_a_master_without_tls_is_named(master: FakeMaster) -> None:
 def test_a_token_is_in_no_text_of_the_server() -> None:
     server = RestServer(urls=("http://h:6066",), token="top-secret")
     assert "top-secret" not in repr(server) + str(server) + json.dumps(server.urls)
+
+
+def test_a_secret_is_in_no_text_of_a_request() -> None:
+    asked = Demand(job="x", slots=1, driver_cores=1, driver_memory=1)
+    request = DriverRequest(words=[], variables={"T": "hidden"}, properties={}, demand=asked)
+    assert "hidden" not in repr(request)
+    assert request.body(1)["environmentVariables"]["T"] == "hidden"
 
 
 def test_work_runs_beside_a_running_loop_and_in_time() -> None:
