@@ -104,7 +104,8 @@ def scalars(field: Field, kind: type) -> st.SearchStrategy[Any]:
     low = described.minimum if described.above is None else described.above
     high = described.maximum if described.below is None else described.below
     if kind is int:
-        return st.integers(None if low is None else int(low), None if high is None else int(high))
+        bits = 2**63 - 1
+        return st.integers(-bits if low is None else int(low), bits if high is None else int(high))
     return st.floats(
         low,
         high,

@@ -274,7 +274,7 @@ def pipeline(**train: Any) -> DAG:
             model_name="m",
             **train,
         )
-        conf = {"a": "b", "spark.executor.memory": "9g"}
+        conf = {"spark.a": "b", "spark.executor.memory": "9g"}
         SparkJobOperator(task_id="train", job=job, executor_memory="2g", conf=conf)
     return dag
 
@@ -284,9 +284,18 @@ def test_settings_are_checked_together_before_results_are_there() -> None:
     assert refused == []
     assert isinstance(found.job, TrainHorovod)
     assert (found.job.ranks, found.job.dataset) == (2, "later-dataset")
-    assert found.conf == {"spark.executor.memory": "2g", "a": "b"}, "as in --executor-memory"
+    assert found.conf == {"spark.executor.memory": "2g", "spark.a": "b"}, "as in --executor-memory"
     _, refused = patients_of(pipeline(), {"params": {"ranks": 2, "optimizer": "Adam"}})
     assert "train: setting 'optimizer_params' is {'momentum': 0.9}: Adam has no" in str(refused[0])
+
+
+def test_arguments_of_another_type_are_told(context: MakeContext) -> None:
+    dag = pipeline()
+    train: Any = dag.get_task("train")
+    train.conf, train.env_vars = "{{ params.conf }}", ["TOKEN=hidden"]
+    (found,), refused = patients_of(dag, {"params": {"ranks": 2, "optimizer": "SGD"}})
+    assert "train: conf of the operator is of type str, and no mapping" in str(refused[0])
+    assert found.env_vars == {}
 
 
 def doctor(context: MakeContext, **params: Any) -> Any:
