@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trainyard.contract import setting
 from trainyard.errors import SettingError
-from trainyard.specs.common import SOURCE_FORMATS, SPLITS, RunDirectory
+from trainyard.specs.common import SOURCE_FORMATS, SPLITS, RunDirectory, check_model
 
 
 @dataclass(frozen=True, kw_only=True)
