@@ -55,6 +55,7 @@ SPECIAL = {
     "metrics": st.sampled_from([(), ("logloss", "error@0.7")]),
     "class_weights": st.sampled_from(["none", "balanced", "1,2.5"]),
     "model_name": st.sampled_from(["digits", "flight-delays.v2_a"]),
+    "allowed_hosts": st.sampled_from([(), ("images.example.com", "h:8080")]),
 }
 
 # Settings that must agree with each other; what contradicts is another test's matter.
@@ -400,3 +401,5 @@ def test_a_model_at_a_web_address_is_refused(setting: str) -> None:
     }
     with pytest.raises(SettingError, match=f"'{setting}' is 'http://host.*models:/NAME"):
         Evaluate.from_mapping(given)
+    with pytest.raises(SettingError, match="'model' is 'https://host.*models:/NAME"):
+        Predict(run_dir="/r", source="/s", model="https://host/m")

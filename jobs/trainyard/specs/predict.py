@@ -131,7 +131,8 @@ class Predict(RunDirectory):
         return (self.split,) if self.split else SPLITS
 
     def check(self) -> None:
-        """Refuse a host that is a URL."""
+        """Refuse a model at a web address, and a host that is a URL."""
+        check_model("model", self.model)
         for entry in self.allowed_hosts:
             if not entry.strip() or set("/@ ") & set(entry):
                 raise SettingError(
