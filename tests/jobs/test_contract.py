@@ -401,5 +401,5 @@ def test_a_model_at_a_web_address_is_refused(setting: str) -> None:
     }
     with pytest.raises(SettingError, match=f"'{setting}' is 'http://host.*models:/NAME"):
         Evaluate.from_mapping(given)
-    with pytest.raises(SettingError, match="'model' is 'https://host.*models:/NAME"):
+    with pytest.raises(SettingError, match=r"'model' is 'https://host.*models:/NAME"):
         Predict(run_dir="/r", source="/s", model="https://host/m")
