@@ -211,6 +211,7 @@ def test_what_another_version_remembered_keeps_nobody_from_submitting(
     memory = Memory({"trainyard_driver": {"submission": "x", "of_another_version": 1}})
     store.write_bytes(f"{worker.store}/drivers/old.json", b'{"of_another_version": 1}')
     deferral = deferred(prepare(), {**context(), "task_state_store": memory})
+    assert deferral.kwargs is not None
     assert list(cluster.master.drivers) == [deferral.kwargs["driver"]["submission"]]
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The pipelines in containers beside the same ones in local mode, and engines on 1 and 2 workers.
 
-    make compose-up && python bench/compose.py
+    make compose-up && python bench/containers.py
 
 A pipeline runs in local mode (an installation of its own), then in the containers; then each engine
 trains in the containers on one worker and on two. Prints seconds of wall time.
