@@ -65,7 +65,8 @@ COPY --from=horovod /opt/trainyard/.cache/wheels .cache/wheels
 COPY jobs/requirements.txt jobs/requirements.txt
 # What only a C++ extension or PyTorch's own tests need is left out.
 RUN python3 scripts/setup.py jobs \
- && cd .venv/jobs/lib/python3*/site-packages/torch && rm -rf test include bin share
+ && cd .venv/jobs/lib/python3*/site-packages/torch && rm -rf test include share \
+ && find bin -type f ! -name torch_shm_manager -delete
 
 FROM java AS spark
 COPY --from=jobs-environment /opt/trainyard/.venv/jobs .venv/jobs

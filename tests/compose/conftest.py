@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.e2e.runs import dag_ids, wait_until
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -15,5 +16,7 @@ from services.composed import Composed  # noqa: E402 - lies beside scripts/
 
 @pytest.fixture(scope="session")
 def composed() -> Composed:
-    """The running cluster; a test that finds it unhealthy says how to start it."""
-    return Composed.running()
+    """The running cluster, its DAGs read; a test that finds it unhealthy says how to start it."""
+    found = Composed.running()
+    wait_until(lambda: len(dag_ids(found.api)) == len(list((ROOT / "dags").glob("*.py"))), 120)
+    return found
