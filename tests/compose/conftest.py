@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.e2e.runs import dag_ids, wait_until
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
+
+from tests.e2e.runs import dag_ids, wait_until  # noqa: E402 - which needs scripts/ too
 
 from services.composed import Composed  # noqa: E402 - lies beside scripts/
 
