@@ -6,7 +6,7 @@
 
 Each row is scored once by each model. What cannot be judged (an empty split, one class, labels that
 are null, scores that are not finite) is an error and never a number. The report has metrics.json,
-with the metrics of each slice, and pictures.
+with the metrics of each slice, pictures, and charts.json, from which Airflow's page draws them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard import registry, store
 from trainyard.bootstrap import Plan, intervals
+from trainyard.charts import charts
 from trainyard.dataset import REGRESSION, Dataset
 from trainyard.errors import JobError
 from trainyard.job import Run, run_job
 from trainyard.judgement import CHALLENGER, CHAMPION, Split, compare, judge, score
-from trainyard.layout import REPORT, join
+from trainyard.layout import CHARTS, METRICS, REPORT, join
 from trainyard.metrics import Metric
 from trainyard.mistakes import mistakes
 from trainyard.models import ModelIdentity, StoredModel, resolve_model
@@ -43,7 +44,7 @@ _MISTAKES = 16
 
 def evaluate(spec: Evaluate, run: Run) -> dict[str, Any]:
     """Run the job in a Spark session of its own."""
-    with spark_session(f"evaluate {spec.model}", spec.imports) as spark, unwrapped():
+    with spark_session(f"evaluate {spec.model}", spec.imports, run.events) as spark, unwrapped():
         return evaluate_model(spark, spec, run)
 
 
@@ -93,6 +94,7 @@ def evaluate_model(spark: SparkSession, spec: Evaluate, run: Run) -> dict[str, A
     wrong = mistakes(spark, dataset, spec.split, scored, _MISTAKES) if classes else []
     shape = stored[CHALLENGER].meta.input_shape
     pictures = draw(dataset, spec.split, judged, overall, by_slice, wrong, shape)
+    pictures[CHARTS] = store.to_json(charts(dataset, judged, wrong, shape))
     report(spec, run, {**result, "slices": slice_details(by_slice)}, pictures)
     run.events.progress("judge", rows, rows, "rows")
     return {"outputs": {"report": join(run.directory, REPORT)}, **result}
@@ -148,7 +150,7 @@ def slice_details(found: list[Slice]) -> dict[str, dict[str, Any]]:
 
 def report(spec: Evaluate, run: Run, result: dict[str, Any], pictures: dict[str, bytes]) -> None:
     """Write the report's directory, and log it to the MLflow run if there is one."""
-    files = {"metrics.json": store.to_json(result), **pictures}
+    files = {METRICS: store.to_json(result), **pictures}
     for name, data in files.items():
         store.write_bytes(join(run.directory, REPORT, name), data)
     if spec.mlflow_run_id is None:

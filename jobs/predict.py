@@ -61,7 +61,7 @@ _MOST_PARTS = 4096
 
 def predict(spec: Predict, run: Run) -> dict[str, Any]:
     """Run the job in a Spark session of its own."""
-    with spark_session(f"predict {spec.source}", spec.imports) as spark, unwrapped():
+    with spark_session(f"predict {spec.source}", spec.imports, run.events) as spark, unwrapped():
         return predict_rows(spark, spec, run)
 
 

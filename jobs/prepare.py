@@ -53,7 +53,7 @@ _NOT_CONTENT = {
 
 def prepare(spec: Prepare, run: Run) -> dict[str, Any]:
     """Run the job in a Spark session of its own."""
-    with spark_session(f"prepare {spec.origin}", spec.imports) as spark, unwrapped():
+    with spark_session(f"prepare {spec.origin}", spec.imports, run.events) as spark, unwrapped():
         return prepare_dataset(spark, spec, run)
 
 

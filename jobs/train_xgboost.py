@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 def launch(spec: TrainXGBoost, dataset: Dataset, run: Run) -> TrainResult:
     """Train in a Spark session of its own; see `launch_in`."""
-    with spark_session(f"{spec.job} {spec.model_name}", spec.imports) as spark:
+    with spark_session(f"{spec.job} {spec.model_name}", spec.imports, run.events) as spark:
         return launch_in(spark.sparkContext, spec, dataset, run)
 
 

@@ -24,12 +24,14 @@ class Mistake:
     """A row that a model got wrong.
 
     Attributes:
+        key: of the row.
         label: its class index.
         prediction: the class index predicted.
         probability: that the model gave to its prediction.
         features: float32 [width].
     """
 
+    key: str
     label: int
     prediction: int
     probability: float
@@ -64,6 +66,7 @@ def mistakes(
     features = {row[KEY]: np.asarray(row[FEATURES], np.float32) for row in found}
     return [
         Mistake(
+            key=row[KEY],
             label=int(row[LABEL]),
             prediction=int(row["prediction"]),
             probability=float(row["probability"]),

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from trainyard.rundir import EventWriter
+
 
 @contextmanager
-def spark_session(name: str, imports: Sequence[str] = ()) -> Iterator[SparkSession]:
+def spark_session(
+    name: str, imports: Sequence[str] = (), events: EventWriter | None = None
+) -> Iterator[SparkSession]:
     """A session that ends with the block.
 
     The executors run the package that was submitted and not another one on their machine: it
@@ -29,6 +33,7 @@ def spark_session(name: str, imports: Sequence[str] = ()) -> Iterator[SparkSessi
     Args:
         name: of the application.
         imports: modules that its tasks import; see `executors` for what is compared.
+        events: of the job, which are told where Spark's own pages are.
 
     Raises:
         JobError: the executors cannot run what the driver runs.
@@ -48,6 +53,8 @@ def spark_session(name: str, imports: Sequence[str] = ()) -> Iterator[SparkSessi
     for key, value in {**defaults, **private.session_conf()}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    if events is not None and session.sparkContext.uiWebUrl:
+        events.write("spark", ui=session.sparkContext.uiWebUrl)
     application = ship(session.sparkContext)
     try:
         check_executors(session.sparkContext, imports)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 from pathlib import Path
@@ -125,12 +126,34 @@ def test_both_models_are_compared_on_the_same_rows(
 
 def test_the_report(result: dict[str, Any]) -> None:
     report = Path(result["outputs"]["report"])
-    names = {"metrics.json", "confusion.png", "calibration.png", "curves.png"}
+    names = {"metrics.json", "charts.json", "confusion.png", "calibration.png", "curves.png"}
     assert {path.name for path in report.iterdir()} == names
     assert json.loads((report / "metrics.json").read_text())["metrics"] == result["metrics"]
     for path in report.glob("*.png"):
         with Image.open(path) as picture:
             assert min(picture.size) > 200
+
+
+def test_the_figures_of_its_charts(result: dict[str, Any], models: dict[str, str]) -> None:
+    features, labels = rows(500, 1)
+    scores = probabilities(models["good"], features)
+    charts = json.loads((Path(result["outputs"]["report"]) / "charts.json").read_text())
+    assert charts["confusion"] == sk.confusion_matrix(labels, scores.argmax(1)).tolist()
+    for c, line in enumerate(charts["curves"]):
+        area = sk.roc_auc_score(labels == c, scores[:, c])
+        assert line["roc"]["area"] == pytest.approx(area)
+        # What is drawn has the area that is said, but for the points left out.
+        x, y = (np.array(line["roc"][axis]) for axis in "xy")
+        assert len(x) <= 202
+        assert np.trapezoid(y, x) == pytest.approx(area, abs=0.01)
+    bins = charts["calibration"]["challenger"]
+    assert sum(bins["rows"]) == 500
+    shown = charts["mistakes"]["rows"]
+    sure = [row["probability"] for row in shown]
+    assert sure == sorted(sure, reverse=True)
+    for row in shown:
+        at = int(row["key"])
+        assert (int(row["label"]), int(row["prediction"])) == (labels[at], scores[at].argmax())
 
 
 def test_a_model_against_itself(
@@ -171,7 +194,14 @@ def test_no_champion_yet_and_images(
     assert names == {
         f"report/validation/{name}.png"
         for name in ("confusion", "mistakes", "calibration", "curves")
-    } | {"report/validation/metrics.json"}
+    } | {"report/validation/metrics.json", "report/validation/charts.json"}
+    charts = json.loads((tmp_path / "run" / "report" / "charts.json").read_text())
+    first = charts["mistakes"]["rows"][0]
+    pixels = np.frombuffer(base64.b64decode(first["pixels"]), np.uint8)
+    image = features[int(first["key"])]
+    scaled = (image - image.min()) / (image.max() - image.min()) * 255
+    assert charts["mistakes"]["shape"] == [1, 4, 4]
+    np.testing.assert_allclose(pixels, scaled, atol=0.51)
 
 
 def test_two_classes_are_judged_as_spark_and_scikit_learn_do(
@@ -240,7 +270,11 @@ def test_a_regression(spark: SparkSession, tmp_path: Path) -> None:
     assert found["differences"]["rmse"]["high"] < 0
     assert (found["task"], found["comparison"]) == ("regression", None)
     report = Path(found["outputs"]["report"])
-    assert {path.name for path in report.iterdir()} == {"metrics.json", "residuals.png"}
+    names = {"metrics.json", "charts.json", "residuals.png"}
+    assert {path.name for path in report.iterdir()} == names
+    residuals = json.loads((report / "charts.json").read_text())["residuals"]
+    assert sum(residuals["histogram"]["rows"]) == 1000
+    assert abs(residuals["mean"]) < 0.1
 
 
 class TestErrors:

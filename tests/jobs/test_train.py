@@ -126,6 +126,11 @@ def test_tells_progress(tmp_path: Path, dataset: Dataset, monkeypatch: pytest.Mo
     assert progress[-1]["figures"] == pytest.approx(result.history[-1].figures())
     metrics = [event["values"] for event in events if event["kind"] == "metric"]
     assert [values["loss"] for values in metrics] == losses(result)
+    ranks = [event for event in events if event["kind"] == "ranks"]
+    assert [event["step"] for event in ranks] == [1, 2]
+    (rate,), (memory,) = ranks[-1]["rows_per_second"], ranks[-1]["memory"]
+    assert rate == pytest.approx(result.history[-1].rows_per_second, rel=1e-6)
+    assert 20e6 < memory < 20e9
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad", "RMSprop"])

@@ -427,6 +427,10 @@ def test_each_round_is_an_event(binary: Dataset, tmp_path: Path) -> None:
     assert metrics == {done.number: done.figures for done in result.history}
     progress = [e for e in events if e["kind"] == "progress"]
     assert [(e["done"], e["total"], e["unit"]) for e in progress][-1] == (12, 12, "round")
+    (ranks,) = [e for e in events if e["kind"] == "ranks"]
+    assert ranks["step"] == 10
+    assert ranks["rows_per_second"][0] > 0
+    assert 20e6 < ranks["memory"][0] < 20e9
 
 
 def test_what_it_goes_by(binary: Dataset, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trainyard import networks
+from trainyard.barrier import usage
 from trainyard.dataset import CLASSIFICATION, Dataset
 from trainyard.errors import JobError
 from trainyard.horovod import checkpoints, device, optimizer, schedule
@@ -68,6 +69,7 @@ class _Training:
         self.optimizer = optimizer.make(spec, self.network.parameters(), hvd.size())
         self.history: list[Epoch] = []
         self.best: dict[str, Tensor] | None = None
+        self.used: list[float] = []
         self.told = time.monotonic()
 
     def _share(self, split: str) -> tuple[Plan, Loader]:
@@ -151,6 +153,8 @@ class _Training:
             checkpoints.save(self.spec.run_dir, epoch.number, self._state())
         events.metric(epoch.number, **epoch.figures())
         events.progress("train", epoch.number, self.spec.epochs, "epoch", **epoch.figures())
+        rates, memory = self.used[: hvd.size()], self.used[hvd.size() :]
+        events.write("ranks", step=epoch.number, rows_per_second=rates, memory=memory)
         if stalled:
             events.note(
                 f"stopped after epoch {epoch.number} of {self.spec.epochs}: the loss did not get "
@@ -166,15 +170,24 @@ class _Training:
         sums = self._steps(number)
         seconds = time.monotonic() - started
         self._share_buffers()
-        both = self._sum(torch.cat([sums, self._validate()]), "sums")
+        both = self._sum(torch.cat([sums, self._validate(), self._usage(seconds)]), "sums")
+        self.used = both[6:].tolist()
         return Epoch(
             number=number,
             rows_per_second=self.plan.rows / seconds,
             **self._means(both[:3], "train", number),
             **{
-                f"validation_{k}": v for k, v in self._means(both[3:], "validation", number).items()
+                f"validation_{k}": v
+                for k, v in self._means(both[3:6], "validation", number).items()
             },
         )
+
+    def _usage(self, seconds: float) -> Tensor:
+        """This rank's rows a second and bytes of memory, and zeros for the others [2 x ranks]."""
+        first, end = self.plan.bounds(hvd.rank())
+        used = torch.zeros(2, hvd.size(), dtype=torch.float64)
+        used[:, hvd.rank()] = torch.tensor([(end - first) / seconds, usage.memory()])
+        return used.flatten()
 
     def _share_buffers(self) -> None:
         """Give every rank the buffers of rank 0, such as what batch normalisation keeps."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import xgboost as xgb
 from xgboost import collective
 
+from trainyard.barrier import usage
 from trainyard.boosters import GROWING
 from trainyard.checkpoints import Checkpoints
 from trainyard.dataset import CLASSIFICATION, Dataset
@@ -33,6 +34,9 @@ from trainyard.xgboost.params import Goal, goal_of, params_of
 from trainyard.xgboost.rows import Share
 
 _MAX_BIN = 256
+_USAGE_ROUNDS = 10
+"""Rounds after which each worker's throughput and memory are told."""
+
 _STATE = "trainyard"
 """Attribute of a checkpoint's trees that holds the history, and of which settings it is."""
 
@@ -94,12 +98,14 @@ class _Training:
         )
         self.history: list[Round] = []
         self.matrices: dict[str, xgb.QuantileDMatrix] = {}
+        self.lap = (0, 0.0)
 
     def run(self) -> TrainResult:
         """Train what is left of the rounds."""
         self._read()
         trees = self._start()
         resumed, began = len(self.history), time.monotonic()
+        self.lap = (resumed, began)
         while len(self.history) < self.spec.rounds and not self._is_over():
             trees = self._segment(trees)
         assert trees is not None  # noqa: S101 - there is one round at least
@@ -212,9 +218,25 @@ class _Training:
         self.history.append(done)
         self._check_finite(done)
         over = self._is_over()
+        self._tell_usage(done.number)
         if self.events is not None:
             self._keep(self.events, trees, done, over=over)
         return over
+
+    def _tell_usage(self, number: int) -> None:
+        """Tell each worker's rows a second and bytes of memory; all workers call it alike."""
+        if number % _USAGE_ROUNDS:
+            return
+        (before, began), self.lap = self.lap, (number, time.monotonic())
+        first, end = self._share("train").bounds
+        rate = (end - first) * (number - before) / (self.lap[1] - began)
+        used = np.zeros((2, self.size))
+        used[:, collective.get_rank()] = rate, usage.memory()
+        if self.size > 1:
+            used = collective.allreduce(used.flatten(), collective.Op.SUM).reshape(2, -1)
+        if self.events is not None:
+            rates, memory = used.tolist()
+            self.events.write("ranks", step=number, rows_per_second=rates, memory=memory)
 
     def _keep(self, events: EventWriter, trees: xgb.Booster, done: Round, *, over: bool) -> None:
         is_last = over or done.number == self.spec.rounds
