@@ -52,6 +52,13 @@ def failed(error: JobError) -> AirflowException:
     return kind(masking.mask(str(error)))
 
 
+def record_refusal(run_dir: str, error: JobError) -> None:
+    """Write down why a job was not begun, for the pages to show: under no driver's claim."""
+    kind = JobError if error.permanent else TransientError
+    masked = kind(masking.mask(error.cause), masking.mask(error.fix))
+    rundir.write_failure(run_dir, masked, claim=0)
+
+
 def outcome(job: RunDirectory, ended: Ended, earlier_claim: int) -> dict[str, Any]:
     """The result that a job wrote; before it was submitted there was none.
 

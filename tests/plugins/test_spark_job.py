@@ -158,6 +158,11 @@ def test_a_setting_that_is_not_allowed_is_not_retried(worker: Worker, context: M
     with pytest.raises(AirflowFailException, match=r"cause: setting 'test_fraction' is 1\.5"):
         operator.execute(context())
     assert not (worker.home / "submit.argv").exists()
+    # Its run directory says so too, under no driver's claim, where the pages read it.
+    record = rundir.read_failure(worker.run_dir(), after_claim=-1)
+    assert record is not None
+    assert record["cause"].startswith("setting 'test_fraction' is 1.5")
+    assert (record["claim"], record["permanent"]) == (0, True)
 
 
 @pytest.mark.parametrize(

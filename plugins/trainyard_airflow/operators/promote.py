@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from trainyard import champions, registry, store
 from trainyard.errors import JobError, nearest
-from trainyard.layout import join
+from trainyard.layout import VERDICT, join
 from trainyard_airflow import gate, settings
 from trainyard_airflow.pools import PROMOTION_POOL
 
@@ -157,7 +157,7 @@ class PromoteModelOperator(BaseOperator):
         judged = registry.resolve(challenger["uri"])
         champions.record_verdict(judged, decision["summary"], decision)
         if report := self.evaluation.get("outputs", {}).get("report"):
-            store.write_json(join(report, "verdict.json"), decision)
+            store.write_json(join(report, VERDICT), decision)
 
 
 def _summary(name: str, version: str, now: str | None, passed: bool, reason: str) -> str:

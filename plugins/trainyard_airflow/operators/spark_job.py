@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, TypeVar
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -23,7 +23,7 @@ from trainyard_airflow.cluster_driver import ClusterDriver
 from trainyard_airflow.cluster_submission import ClusterSubmission
 from trainyard_airflow.connection import SparkMaster, resolve
 from trainyard_airflow.drivers import Driver
-from trainyard_airflow.outcome import earlier_result, failed
+from trainyard_airflow.outcome import earlier_result, failed, record_refusal
 from trainyard_airflow.room import MOST_SECONDS, NoRoomError
 from trainyard_airflow.submission import Running, Submission, SubmitArguments
 from trainyard_airflow.triggers.spark_driver import SparkDriverTrigger
@@ -106,7 +106,7 @@ class SparkJobOperator(SparkSubmitOperator):
         return self._execute(context, waiting_since)
 
     def _execute(self, context: Context, waiting_since: float) -> dict[str, Any]:
-        with _refusals():
+        with _refusals(lambda: self._run_dir(context)):
             job = self.rendered_job(context)
             master = resolve(
                 self._conn_id, deploy_mode=self._deploy_mode, binary=self._spark_binary
@@ -135,7 +135,7 @@ class SparkJobOperator(SparkSubmitOperator):
         deadline: float | None,
     ) -> dict[str, Any]:
         """Take the result after the driver's end; the triggerer's event says how it ended."""
-        with _refusals():
+        with _refusals(lambda: self._run_dir(context)):
             return self._conclude(context, Driver.from_mapping(driver), event, deadline)
 
     def rendered_job(self, context: Context) -> RunDirectory:
@@ -144,17 +144,7 @@ class SparkJobOperator(SparkSubmitOperator):
         Raises:
             JobError: a setting is not allowed, or would show a secret.
         """
-        given = dict(self.settings)
-        if "run_dir" not in given:
-            ti = context["ti"]
-            given["run_dir"] = run_directory(
-                settings.store_root(),
-                dag_id=ti.dag_id,
-                run_id=ti.run_id,
-                task_id=ti.task_id,
-                map_index=-1 if ti.map_index is None else ti.map_index,
-                generation=ti.max_tries,
-            )
+        given = {**self.settings, "run_dir": self._run_dir(context)}
         if given.get("datasets", "") is None:
             given["datasets"] = settings.datasets()
         for setting, value in given.items():
@@ -165,6 +155,19 @@ class SparkJobOperator(SparkSubmitOperator):
                     "Take it out and give it to the job by environment: env_vars of the operator.",
                 )
         return self.contract.from_mapping(given)
+
+    def _run_dir(self, context: Context) -> str:
+        if "run_dir" in self.settings:
+            return str(self.settings["run_dir"])
+        ti = context["ti"]
+        return run_directory(
+            settings.store_root(),
+            dag_id=ti.dag_id,
+            run_id=ti.run_id,
+            task_id=ti.task_id,
+            map_index=-1 if ti.map_index is None else ti.map_index,
+            generation=ti.max_tries,
+        )
 
     def on_kill(self) -> None:
         """End every process of the job, here or on the cluster."""
@@ -263,11 +266,13 @@ class SparkJobOperator(SparkSubmitOperator):
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
-    """What a user has to change fails the task for good; see `failed`."""
+def _refusals(run_dir: Callable[[], str]) -> Iterator[None]:
+    """What a user has to change fails the task for good; its run directory says so too."""
     try:
         yield
     except JobError as error:
+        with suppress(OSError, JobError):
+            record_refusal(run_dir(), error)
         raise failed(error) from None
 
 

@@ -1,0 +1,1 @@
+"""Pages of Airflow's UI: a run's training, the models, a task's progress."""

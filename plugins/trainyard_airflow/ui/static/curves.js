@@ -1,0 +1,187 @@
+// The curves of a training: training and validation together, the best step marked.
+
+import { Chart, curvesTable } from "./charts.js";
+import { el, replace, table } from "./dom.js";
+import { bytes, label, metric, number } from "./format.js";
+
+const VALIDATION = "validation_";
+const THROUGHPUT = new Set(["rows_per_second", "rounds_per_second"]);
+const MOST_POINTS = 4000;
+
+// Charts by what they show: names of curves that share an axis.
+function groups(names) {
+  const found = new Map();
+  for (const name of names) {
+    const base = name.startsWith(VALIDATION) ? name.slice(VALIDATION.length) : name;
+    found.set(base, [...(found.get(base) ?? []), name]);
+  }
+  const rank = (base) => (base === "loss" ? 0 : THROUGHPUT.has(base) ? 2 : 1);
+  return [...found].sort(([a], [b]) => rank(a) - rank(b));
+}
+
+export class Curves {
+  constructor() {
+    this.known = {};
+    this.cursor = "";
+    this.charts = new Map();
+    this.holder = el("div", { class: "charts" });
+    this.notice = el("p", { class: "quiet small", role: "status" });
+    this.ranks = el("div", {});
+    this.place = el("div", {}, this.notice, this.holder, this.ranks);
+  }
+
+  // Whether so many points were added that the server should thin them again.
+  get question() {
+    const points = Object.values(this.known).reduce((sum, [steps]) => Math.max(sum, steps.length), 0);
+    return points > MOST_POINTS ? "" : this.cursor;
+  }
+
+  take(answer) {
+    const isSame =
+      !answer.reset && Object.values(answer.curves).every(([steps]) => steps.length === 0);
+    if (answer.reset) this.known = answer.curves;
+    else {
+      for (const [name, [steps, values]] of Object.entries(answer.curves)) {
+        const [oldSteps, oldValues] = this.known[name] ?? [[], []];
+        this.known[name] = [[...oldSteps, ...steps], [...oldValues, ...values]];
+      }
+    }
+    const isBestSame = this.best === answer.best;
+    this.cursor = answer.cursor;
+    this.unit = answer.unit;
+    this.best = answer.best;
+    this.last = answer.last;
+    this.resumed = answer.resumed;
+    this.say(answer);
+    this.showRanks(answer.ranks);
+    if (isSame && isBestSame && this.charts.size) return;
+    this.show();
+  }
+
+  say(answer) {
+    const said = [];
+    if (answer.is_partial) said.push("A sample of a very long run; the rest is being read.");
+    const points = Math.max(0, ...Object.values(this.known).map(([steps]) => steps.length));
+    if (!answer.is_partial && points < 0.9 * answer.last)
+      said.push(
+        `Drawn and saved are ${number(points)} of ${number(answer.last)} ${this.unit}s: the least and the greatest of each stretch.`,
+      );
+    if (answer.is_damaged) said.push("Some of this run's events cannot be read and are left out.");
+    if (this.resumed.length)
+      said.push(`Resumed at ${this.unit} ${this.resumed.map((n) => number(n)).join(", ")}.`);
+    replace(this.notice, said.join(" "));
+    this.notice.hidden = !said.length;
+  }
+
+  show() {
+    for (const [base, names] of groups(Object.keys(this.known))) {
+      const old = this.charts.get(base);
+      if (old) {
+        old.draw();
+        continue;
+      }
+      const chart = new Chart(
+        THROUGHPUT.has(base) ? "Throughput" : label(base),
+        (colours) => this.spec(base, names, colours),
+        () => curvesTable(this.unit, Object.fromEntries(names.map((n) => [n, this.known[n]]))),
+      );
+      this.charts.set(base, chart);
+      this.holder.append(chart.figure);
+    }
+  }
+
+  spec(base, names, colours) {
+    const isThroughput = THROUGHPUT.has(base);
+    const data = names.map((name) => {
+      const [steps, values] = this.known[name];
+      const isValidation = name.startsWith(VALIDATION);
+      return {
+        type: "scatter",
+        mode: steps.length < 3 ? "lines+markers" : "lines",
+        name: isThroughput ? label(name) : isValidation ? "Validation" : "Training",
+        x: steps,
+        y: values,
+        line: {
+          color: colours.series[isValidation ? 1 : 0],
+          width: isValidation ? 2.25 : 1.75,
+          dash: isValidation || isThroughput ? "solid" : "dot",
+        },
+        hovertemplate: `${this.unit} %{x}: %{y:.5g}<extra>%{fullData.name}</extra>`,
+      };
+    });
+    const shapes = this.resumed.map((step) => ({
+      type: "line",
+      x0: step - 0.5,
+      x1: step - 0.5,
+      yref: "paper",
+      y0: 0,
+      y1: 1,
+      line: { color: colours.quiet, width: 1, dash: "dash" },
+    }));
+    const annotations = [];
+    const judged = names.find((name) => name.startsWith(VALIDATION)) ?? names[0];
+    const at = this.known[judged][0].indexOf(this.best);
+    const atBest = at < 0 ? null : this.known[judged][1][at];
+    if (this.best && !isThroughput) {
+      shapes.push({
+        type: "line",
+        x0: this.best,
+        x1: this.best,
+        yref: "paper",
+        y0: 0,
+        y1: 1,
+        line: { color: colours.quiet, width: 1 },
+      });
+      annotations.push({
+        x: this.best,
+        yref: "paper",
+        y: 0.5,
+        xanchor: this.best > this.last / 2 ? "right" : "left",
+        text: ` best: ${this.unit} ${number(this.best)} `,
+        showarrow: false,
+        font: { color: colours.quiet, size: 12 },
+        bgcolor: colours.ground,
+      });
+    }
+    const values = this.known[judged][1];
+    const now = values[values.length - 1];
+    const best = atBest !== null && !isThroughput ? `${metric(atBest)} at the best ${this.unit}; ` : "";
+    const last = isThroughput ? `${number(now)} rows per second` : metric(now);
+    return {
+      data,
+      layout: {
+        showlegend: true,
+        xaxis: {
+          title: this.unit === "round" ? "Round" : "Epoch",
+          ...(this.last < 12 ? { dtick: 1 } : {}),
+        },
+        yaxis: {
+          title: isThroughput ? "rows per second, all ranks" : label(base),
+          ...(isThroughput ? { rangemode: "tozero" } : {}),
+        },
+        shapes,
+        annotations,
+      },
+      note: `${label(judged)}: ${best}${last} at ${this.unit} ${number(this.last)}.`,
+    };
+  }
+
+  showRanks(ranks) {
+    if (!ranks) return;
+    const rows = ranks.memory.map((memory, rank) => [
+      `Rank ${rank}`,
+      number(ranks.rows_per_second[rank]),
+      bytes(memory),
+    ]);
+    replace(
+      this.ranks,
+      el("h3", {}, "Ranks"),
+      table(
+        `Each rank, at ${this.unit} ${number(ranks.step)}`,
+        ["Rank", "Rows per second", "Memory"],
+        rows,
+        { numeric: [1, 2], showCaption: true },
+      ),
+    );
+  }
+}
