@@ -11,8 +11,8 @@ TIERS := lint types test-dags test-plugins test-jobs test-e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-airflow demo up down gc doctor archive test test-dags test-plugins \
-	test-jobs test-e2e test-cluster test-faults test-stores compose-up compose-test compose-down lint types \
-	format lock golden bench bench-peer clean clean-venv
+	test-jobs test-e2e test-cluster test-faults test-stores test-ui compose-up compose-test compose-down lint \
+	types format lock golden bench bench-peer clean clean-venv
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,10 @@ test-stores: setup ## Test estimators' stores on servers of S3 and Azure; needs 
 	$(JOBS)/python tests/stores/environment.py
 	$(JOBS_ENV) .venv/stores/bin/python -m pytest tests/stores $(ARGS)
 
+test-ui: setup ## Test the pages in Chromium on a real Airflow; not in `make test`
+	@$(PYTHON) scripts/setup.py ui
+	PYTHONPATH=$(CURDIR):$(CURDIR)/jobs:$(CURDIR)/scripts .venv/ui/bin/python -m pytest tests/ui $(ARGS)
+
 lint: setup-tools ## Check style
 	$(TOOLS)/ruff check .
 	$(TOOLS)/ruff format --check .
@@ -93,7 +97,7 @@ types: setup ## Check types, each side against its own environment
 		--cache-dir=.cache/mypy/jobs --exclude '(bench|faults)/dags' jobs tests/jobs tests/faults tests/stores bench
 	MYPYPATH=jobs:plugins:scripts $(TOOLS)/mypy --python-executable=$(AIRFLOW)/python \
 		--cache-dir=.cache/mypy/airflow dags plugins scripts tests/dags tests/plugins tests/e2e \
-		tests/cluster tests/compose tests/faults/dags bench/dags docker
+		tests/cluster tests/compose tests/ui tests/faults/dags bench/dags docker
 
 format: setup-tools ## Put code and imports in order
 	$(TOOLS)/ruff check --fix .

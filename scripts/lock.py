@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Renew the three locks from their .in files; run as `make lock`, or `make lock UPGRADE=1`.
+"""Renew the locks from their .in files; run as `make lock`, or `make lock UPGRADE=1`.
 
 Without --upgrade a pin changes only where its .in file asks for it. A lock holds for every platform
 and for Python 3.11 and later, with hashes, and begins with its .in file's opening comment.
@@ -15,7 +15,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 UV = ROOT / ".venv/tools/bin/uv"
-AIRFLOW, JOBS, TESTS = (ROOT / part / "requirements.txt" for part in (".", "jobs", "tests"))
+AIRFLOW, JOBS, TESTS, UI = (
+    ROOT / part / "requirements.txt" for part in (".", "jobs", "tests", "tests/ui")
+)
+UI_OVERRIDES = ROOT / "tests/ui/overrides.txt"
 CUDA = re.compile(r"^((?:nvidia|cuda)-[\w.-]+|triton)==", re.MULTILINE)
 """The packages that only a CUDA build of PyTorch or XGBoost needs."""
 
@@ -52,7 +55,9 @@ def main() -> None:
     leave_out_cuda(JOBS)
     both = [f"--constraints={lock.relative_to(ROOT)}" for lock in (AIRFLOW, JOBS)]
     compile_lock(TESTS, *both, *upgrade)
-    for lock in (AIRFLOW, JOBS, TESTS):
+    own = [f"--constraints={lock.relative_to(ROOT)}" for lock in (AIRFLOW, TESTS)]
+    compile_lock(UI, *own, f"--override={UI_OVERRIDES.relative_to(ROOT)}", *upgrade)
+    for lock in (AIRFLOW, JOBS, TESTS, UI):
         introduce(lock)
         print(f"{lock.relative_to(ROOT)}: {lock.read_text().count('==')} pins")
 

@@ -3,6 +3,7 @@
 
     python3 scripts/setup.py              # all three
     python3 scripts/setup.py airflow      # what the DAG tests need
+    python3 scripts/setup.py ui           # what the tests in a browser need; not one of the three
     python3 scripts/setup.py --check      # only look for what this machine must have
 
 A complete environment is left alone; one that was interrupted, or whose pins have changed since, is
@@ -22,7 +23,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from environments import horovod, needs, recipes
+from environments import horovod, needs, recipes, ui
 from environments.steps import StepFailedError, Steps, alone
 
 RECIPES = Path(recipes.__file__)
@@ -30,8 +31,11 @@ INPUTS = {
     "tools": [RECIPES, recipes.TOOLS_PINS],
     "airflow": [RECIPES, recipes.AIRFLOW_LOCK, recipes.TESTS_LOCK],
     "jobs": [RECIPES, recipes.JOBS_LOCK, recipes.TESTS_LOCK, Path(horovod.__file__)],
+    "ui": [Path(ui.__file__), ui.UI_LOCK],
 }
 """The files that an environment is made from, in the order in which they are made."""
+ON_DEMAND = {"ui"}
+"""Environments that are made where they are named only."""
 CHOICE = recipes.VENVS / "torch-backend"
 """Keeps the last TORCH_BACKEND, so that a later run without the variable changes nothing."""
 TORCH_BACKENDS = re.compile(r"cpu|cuda|auto|xpu|cu\d{2,3}|rocm\d+(\.\d+)*")
@@ -44,7 +48,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("names", nargs="*", metavar="tools|airflow|jobs", help="default: all")
+    parser.add_argument("names", nargs="*", metavar="tools|airflow|jobs|ui", help="default: three")
     parser.add_argument("--check", action="store_true", help="only check what this machine has")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(INPUTS):
@@ -57,7 +61,8 @@ def main() -> int:
         )
 
     # The tools make the others.
-    names = [name for name in INPUTS if name in {"tools", *(arguments.names or INPUTS)}]
+    wanted = {"tools", *(arguments.names or set(INPUTS) - ON_DEMAND)}
+    names = [name for name in INPUTS if name in wanted]
     if arguments.check:
         return 0 if check(names, backend, everything=True) else 2
     if all(complete(name, backend) for name in names):
@@ -104,6 +109,8 @@ def make(names: list[str], backend: str, python: str, lock: IO[str]) -> None:
             recipes.make_tools(python, steps)
         elif name == "airflow":
             recipes.make_airflow(python, steps)
+        elif name == "ui":
+            ui.make_ui(python, steps)
         else:
             CHOICE.write_text(backend)
             recipes.make_jobs(python, backend, steps)

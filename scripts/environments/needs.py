@@ -12,7 +12,7 @@ from pathlib import Path
 
 PYTHONS = ("3.11", "3.12")
 MIN_JAVA = 17
-DISK_GIB = {"tools": 0.3, "airflow": 0.7, "jobs": 2.8}
+DISK_GIB = {"tools": 0.3, "airflow": 0.7, "jobs": 2.8, "ui": 1}
 """Measured on Linux x86-64 with the CPU build of PyTorch; jobs includes Horovod's build."""
 CUDA_GIB = 6.0
 
