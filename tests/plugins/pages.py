@@ -250,4 +250,4 @@ def write_evaluation(run_dir: str, version: str = "7", *, accuracy: float = 0.97
         },
     )
     store.write_bytes(join(report, "confusion.png"), b"\x89PNG made up")
-    write_result(run_dir, "evaluate", **result)
+    write_result(run_dir, "evaluate", settings={"confidence": 0.9}, **result)

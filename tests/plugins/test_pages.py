@@ -211,6 +211,7 @@ def test_a_finished_run_has_one_number_and_a_verdict(site: Site) -> None:
     assert evaluation["verdict"]["promoted"]
     report = site.get(f"{HERE}/tasks/evaluate/-1/report")
     assert report["evaluation"]["differences"]["accuracy"]["value"] == pytest.approx(0.01)
+    assert report["evaluation"]["confidence"] == 0.9
     assert report["pictures"] == ["confusion.png"]
 
 

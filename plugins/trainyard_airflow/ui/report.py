@@ -11,7 +11,7 @@ from typing import Any
 
 from trainyard import store
 from trainyard.dataset import REGRESSION
-from trainyard.layout import CHARTS, METRICS, REPORT, VERDICT, join
+from trainyard.layout import CHARTS, METRICS, REPORT, RESULT, VERDICT, join
 from trainyard_airflow.gate import SMALLER_IS_BETTER
 
 _MOST_FEATURES = 20
@@ -42,8 +42,10 @@ def evaluation(run_dir: str) -> dict[str, Any] | None:
     metrics = read(join(directory, METRICS))
     if not isinstance(metrics, dict):
         return None
+    result = read(join(run_dir, RESULT)) or {}
     return {
         "main": main_metric(metrics),
+        "confidence": result.get("settings", {}).get("confidence"),
         "smaller_is_better": sorted(SMALLER_IS_BETTER),
         "task": metrics.get("task"),
         "rows": metrics.get("rows"),

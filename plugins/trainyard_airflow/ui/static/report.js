@@ -50,7 +50,11 @@ export function metrics(evaluation) {
     "metrics",
     "Metrics",
     table(
-      `On ${number(count)} ${split} rows; both models on the same ones, intervals of 95 %`,
+      [
+        `On ${number(count)} ${split} rows`,
+        champion ? ", both models on the same ones" : "",
+        evaluation.confidence ? `; intervals of ${number(100 * evaluation.confidence)} %` : "",
+      ].join(""),
       heads,
       rows,
       { numeric: [1, 2, 3, 4, 5], showCaption: true },
