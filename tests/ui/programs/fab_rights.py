@@ -32,8 +32,8 @@ def main() -> None:
         session.add(DagBundleModel(name="tests"))
         session.flush()
         for dag in DAGS:
-            row = {"dag_id": dag, "bundle_name": "tests", "fileloc": "x.py"}
-            session.execute(insert(DagModel).values(row))
+            known = {"dag_id": dag, "bundle_name": "tests", "fileloc": "x.py"}
+            session.execute(insert(DagModel).values(known))
         session.flush()
         for dag in DAGS:
             row = {
