@@ -139,8 +139,10 @@ def test_a_failed_task_says_cause_and_fix(visitor: Visitor, api: Api) -> None:
 
 def test_the_theme_follows_airflows_at_once(visitor: Visitor, first_run: Run) -> None:
     visitor.choose("light")
-    whole = visitor.open(training(first_run)).locator(":root")
+    frame = visitor.open(training(first_run))
+    seen(frame, "Metrics")
     settled(visitor)
+    whole = frame.locator(":root")
     expect(whole).to_have_attribute("data-theme", "light")
     visitor.choose("dark")
     expect(whole).to_have_attribute("data-theme", "dark")
