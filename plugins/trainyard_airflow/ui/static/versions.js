@@ -12,7 +12,8 @@ export function when(version) {
 }
 
 export function aliasTags(version) {
-  const tags = version.aliases.map((alias) =>
+  const servesFirst = [...version.aliases].sort((a) => (a === "champion" ? -1 : 1));
+  const tags = servesFirst.map((alias) =>
     el("span", { class: alias === "champion" ? "tag good" : "tag" }, alias),
   );
   if (version.is_previous) tags.push(el("span", { class: "tag" }, "champion before"));
