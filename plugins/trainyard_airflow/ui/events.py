@@ -20,8 +20,9 @@ MOST_POINTS = 1000
 MOST_NEW = 400
 """Steps above which what is new is sent anew and thinned."""
 
-_SAMPLE = 100
-"""Segments that a first look reads; the rest, where there are more, is read behind it."""
+_MANY = 100
+_SAMPLE = 40
+"""Segments that a first look reads where there are too many; the rest is read behind it."""
 
 _MOST_RUNS = 64
 _MOST_NOTES = 30
@@ -203,8 +204,8 @@ class Follower:
 
     def _first_look(self, run_dir: str) -> Told:
         segments = rundir.last_segments(run_dir)
-        most = _SAMPLE if store.is_local(run_dir) else _SAMPLE // 10
-        if sum(segments.values()) <= most:
+        many, most = (_MANY, _SAMPLE) if store.is_local(run_dir) else (_SAMPLE, _SAMPLE // 4)
+        if sum(segments.values()) <= many:
             return Told()
         told = Told(is_sample=True)
         try:
