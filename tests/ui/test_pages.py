@@ -119,8 +119,9 @@ def test_models_are_in_the_navigation_and_compare(visitor: Visitor, two_versions
     frame.get_by_role("button", name="Compare").click()
     seen(frame, "Parameters that differ", 30)
     seen(frame, "epochs")
-    settled(visitor)
     visitor.shoot("compare")
+    frame.get_by_role("heading", name="Validation loss").scroll_into_view_if_needed()
+    settled(visitor)
 
 
 def test_a_failed_task_says_cause_and_fix(visitor: Visitor, api: Api) -> None:
