@@ -3,13 +3,14 @@
     python -m trainyard.migrate FILE
 
 The file is read and not run. Each line of the answer is `FILE:LINE: what is there -> the change`.
-Exits with 0, or with 2 where the file cannot be read.
+Exits with 0, or with 2 where the file is no Python 3 program.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -98,30 +99,54 @@ def main() -> int:
     return 0
 
 
-def _source(path: str) -> str:
+def _source(path: str) -> bytes:
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return Path(path).read_bytes()
+    except OSError as error:
         raise JobError(f"{path!r} cannot be read: {error}.", "Name a Python file.") from error
 
 
-def findings(source: str, path: str = "FILE") -> list[Finding]:
+def findings(source: str | bytes, path: str = "FILE") -> list[Finding]:
     """What a program uses of these libraries, by line.
 
+    Args:
+        source: the program; as bytes in the encoding that it declares, else in UTF-8.
+        path: its name in errors.
+
     Raises:
-        JobError: it is no Python.
+        JobError: it is no Python 3, or a notebook.
     """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None) or 1
-        raise JobError(
-            f"{path}:{line} is no Python: {error}.",
-            "Save a notebook as a program, without lines that begin with % or !.",
-        ) from error
+    tree = _parsed(source, path)
     names = dict(_names(tree))
     visitor = [*_imports(tree), *_calls(tree, names), *_setters(tree, names)]
     return sorted(set(visitor))
+
+
+def _parsed(source: str | bytes, path: str) -> ast.Module:
+    if _is_notebook(source):
+        raise JobError(
+            f"{path!r} is a notebook.",
+            "Save it as a program first: jupyter nbconvert --to script FILE.",
+        )
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        cause = f"{path}:{error.lineno or 1} is no Python 3: {error.msg}."
+    except (ValueError, RecursionError, MemoryError) as error:
+        cause = f"{path!r} is no Python 3: {error or 'it is nested too deeply'}."
+    raise JobError(
+        cause,
+        "Name a program: of a notebook, without lines that begin with % or !; of Python 2, after "
+        "2to3.",
+    )
+
+
+def _is_notebook(source: str | bytes) -> bool:
+    try:
+        found = json.loads(source)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "cells" in found
 
 
 def _names(tree: ast.AST) -> Iterator[tuple[str, str]]:

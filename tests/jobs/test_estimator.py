@@ -151,6 +151,27 @@ def test_the_tutorial(
     assert not [text for text in said if SECRET in text]
 
 
+def test_ranks_and_sql_functions_share_their_processes(spark: SparkSession) -> None:
+    import pyarrow as pa
+
+    def rank() -> None:
+        import sys
+
+        sys.modules["a_rank_was_here"] = sys
+
+    def told(batches: Any) -> Any:
+        import sys
+        import time
+
+        for _ in batches:
+            time.sleep(0.3)  # both tasks are there at the same time
+        yield pa.record_batch({"here": [int("a_rank_was_here" in sys.modules)]})
+
+    SparkBackend(num_proc=2).run(rank)
+    rows = spark.range(2).repartition(2).mapInArrow(told, "here long").collect()
+    assert 1 in [row["here"] for row in rows], "what a rank imported is imported again"
+
+
 class TestRuns:
     def test_a_run_id_resumes_and_two_runs_share_nothing(
         self, digits: DataFrame, tmp_path: Path

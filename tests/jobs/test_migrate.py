@@ -87,6 +87,33 @@ def test_a_notebook_is_told_apart() -> None:
     assert "notebook.py:2" in caught.value.cause
 
 
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (b"import os\nprint 'two'\n", r"old\.py:2 is no Python 3: Missing parentheses"),
+        (b"def f(:\n", r"old\.py:1 is no Python 3: invalid syntax"),
+        (b"import os\n\x00\xff\x9f", "is no Python 3"),
+        (b'{"cells": [{"source": ["import sparkdl"]}], "nbformat": 4}', "is a notebook.*nbconvert"),
+        (b"+".join([b"1"] * 20_000), "is no Python 3"),
+    ],
+    ids=["Python 2", "syntax error", "binary", "notebook", "nested too deeply"],
+)
+def test_what_is_no_program_says_so(source: bytes, said: str) -> None:
+    with pytest.raises(JobError, match=said):
+        findings(source, "old.py")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        b"\xef\xbb\xbfimport petastorm\r\n",
+        b"# -*- coding: latin-1 -*-\nname = '\xe9'; import petastorm\n",
+    ],
+)
+def test_a_program_in_another_encoding_is_read(source: bytes) -> None:
+    assert [found.what for found in findings(source)] == ["import petastorm"]
+
+
 def test_the_program(tmp_path: Path) -> None:
     file = tmp_path / "old.py"
     file.write_text("from sparkdl.xgboost import XgboostRegressor\n")
@@ -106,6 +133,8 @@ def test_the_program(tmp_path: Path) -> None:
         f"{file}:1: from sparkdl.xgboost import XgboostRegressor -> "
         "from trainyard.sparkdl.xgboost import XgboostRegressor\n"
     )
-    missing = run(tmp_path / "none.py")
-    assert (missing.returncode, missing.stdout) == (2, "")
-    assert "cannot be read" in missing.stderr
+    for unreadable in (tmp_path / "none.py", tmp_path):
+        refused = run(unreadable)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "cannot be read" in refused.stderr
+        assert "Traceback" not in refused.stderr

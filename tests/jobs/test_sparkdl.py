@@ -94,6 +94,7 @@ def test_more_classes_and_several_workers(spark: SparkSession, frame: DataFrame)
         labelCol="kind",
         num_workers=spark.sparkContext.defaultParallelism,
         n_estimators=300,
+        learning_rate=1.0,  # few rounds until it stops
         validationIndicatorCol="held",
         early_stopping_rounds=2,
         eval_metric=["merror", "mlogloss"],
@@ -141,9 +142,10 @@ def test_a_sparse_vectors_zeros_are_missing_with_missing_0(spark: SparkSession) 
         return dict(model.get_booster().trees_to_dataframe().iloc[0])
 
     # As numbers the zeros are below 1 and the twos above it; missing ones join the twos.
-    assert first_split(0.0)["Missing"] == first_split(0.0)["No"]
-    assert first_split(0.0)["Split"] > 1
-    assert first_split(float("nan"))["Gain"] < first_split(0.0)["Gain"]
+    missing, numbers = first_split(0.0), first_split(float("nan"))
+    assert missing["Missing"] == missing["No"]
+    assert missing["Split"] > 1
+    assert numbers["Gain"] < missing["Gain"]
 
 
 def test_callbacks_are_called_and_may_stop_it(frame: DataFrame) -> None:
@@ -163,13 +165,15 @@ def test_pipeline_cross_validation_save_and_load(
     from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 
     regressor = XgboostRegressor(n_estimators=2, missing=-1.0)
-    grid = ParamGridBuilder().addGrid(regressor.max_depth, [1, 3]).build()
+    grid = ParamGridBuilder().addGrid(regressor.max_depth, [3]).build()
     pipeline = Pipeline(stages=[regressor])
     evaluator = RegressionEvaluator(labelCol="label")
     validator = CrossValidator(
         estimator=pipeline, estimatorParamMaps=grid, evaluator=evaluator, numFolds=2, seed=1
     )
     best: Any = validator.fit(frame).bestModel
+    assert max(best.stages[0].get_booster().trees_to_dataframe()["Node"]) > 2, "deeper than 1"
+    assert regressor.getOrDefault("max_depth") != 3
     best.save(str(tmp_path / "model"))
     loaded: Any = PipelineModel.load(str(tmp_path / "model"))
     assert loaded.stages[0].getMissing() == -1.0

@@ -89,6 +89,7 @@ class BarrierLauncher:
         self._context.addJobTag(tag)
         watch.start()
         try:
+            _share_workers(self._context)
             tasks = self._context.range(ranks, numSlices=ranks).barrier()
             return list(tasks.mapPartitions(lambda _: task.run(pickled)).collect())
         except Exception as error:
@@ -154,3 +155,16 @@ def run_again(
 def driver_host(context: SparkContext) -> str:
     """The address at which executors reach this driver."""
     return "127.0.0.1" if is_local(context) else str(context.getConf().get("spark.driver.host"))
+
+
+def _share_workers(context: SparkContext) -> None:
+    """Let ranks use the Python processes of Spark SQL's functions, and those use the ranks'.
+
+    Spark keeps one pool of processes for each environment. That of SQL functions has one variable
+    more; without it each kind would start processes and import its libraries, seconds with PyTorch.
+    """
+    if context.getConf().get(_SIMPLIFIED, "true").lower() == "true":
+        context.environment.setdefault("SPARK_SIMPLIFIED_TRACEBACK", "1")
+
+
+_SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
