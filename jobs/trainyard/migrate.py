@@ -133,7 +133,7 @@ def _parsed(source: str | bytes, path: str) -> ast.Module:
     except SyntaxError as error:
         cause = f"{path}:{error.lineno or 1} is no Python 3: {error.msg}."
     except (ValueError, RecursionError, MemoryError) as error:
-        cause = f"{path!r} is no Python 3: {error or 'it is nested too deeply'}."
+        cause = f"{path!r} is no Python 3: {str(error) or 'it is nested too deeply'}."
     raise JobError(
         cause,
         "Name a program: of a notebook, without lines that begin with % or !; of Python 2, after "
