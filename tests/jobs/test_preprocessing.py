@@ -119,10 +119,11 @@ def test_rows_that_are_looked_at_again_are_made_once(
         return rows.mapInArrow(tell, rows.schema)
 
     monkeypatch.setattr(prepare, "good_rows", telling)
+    kept_by_others = set(spark.sparkContext._jsc.getPersistentRDDs())
     made, _ = prepared(spark, tmp_path, flights(), **SETTINGS, split_by="time", split_column="id")
     assert len(all_rows(made)) == ROWS
     assert sum(map(int, told.read_text().split())) == ROWS
-    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
+    assert set(spark.sparkContext._jsc.getPersistentRDDs()) == kept_by_others
 
 
 def test_features_are_those_of_the_training_rows(made: tuple[Dataset, pa.Table, Path]) -> None:
