@@ -63,7 +63,7 @@ def test_first_run_trains_promotes_and_predicts(first: Run) -> None:
     assert told["verdict"] == promoted["verdict"]
     assert all(rule["passed"] for rule in told["verdict"])
     assert predicted["model"]["version"] == trained["model"]["version"]
-    assert predicted["rows"] == {"in": rows["test"], "out": rows["test"]}
+    assert predicted["rows"] == {"in": rows["test"], "out": rows["test"], "quarantined": 0}
     assert {task["try_number"] for task in first.tasks().values()} == {1}
 
 
