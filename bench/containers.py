@@ -10,7 +10,6 @@ trains in the containers on one worker and on two. Prints seconds of wall time.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "jobs")]
 
-from airflow_overhead import free_port, moment  # noqa: E402 - lies beside this file
+from airflow_overhead import free_port, local, moment  # noqa: E402 - lies beside this file
 from tests.e2e.runs import Run, dag_ids, wait_until  # noqa: E402 - lies beside the tests
 
 from services.api import Api  # noqa: E402 - lies beside scripts/
@@ -69,14 +68,13 @@ def local_airflow() -> Iterator[Api]:
         place = Installation(home=Path(folder) / "installation", port=free_port())
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "MLFLOW"))}
         kept |= {"TRAINYARD_HOME": str(place.home), "PORT": str(place.port)}
-        script = [sys.executable, str(ROOT / "scripts" / "local.py")]
-        subprocess.run([*script, "up"], env=kept, check=True, timeout=300)
+        local("up", kept)
         try:
             api = Api(place.url, USER, place.password())
             wait_until(lambda: set(PIPELINES) <= set(dag_ids(api)), 120)
             yield api
         finally:
-            subprocess.run([*script, "down"], env=kept, check=True, timeout=300)
+            local("down", kept)
 
 
 def wall(run: Run) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from urllib.parse import urlencode
 import compose
 from services.api import Api
 from services.installation import USER
+from services.testbed import wait_for
 
 SCHEDULER = "airflow-scheduler"
 
@@ -98,11 +98,7 @@ class Composed:
 
     def wait_until_healthy(self, service: str, seconds: float = 120) -> None:
         """Wait for a service that was stopped or started again."""
-        deadline = time.monotonic() + seconds
-        while (state := self.containers.health(service)) != "healthy":
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{service} is {state} after {seconds:g} s")
-            time.sleep(1)
+        wait_for(lambda: self.containers.health(service) == "healthy", seconds, every=1)
 
 
 def _page(settings: dict[str, str], name: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs"))
-from tests.e2e.own_airflow import ROOT, clean_environment, free_port, local
+from tests.e2e.own_airflow import ROOT, clean_environment, free_port, services_up
 
 from services.api import Api
 from services.installation import USER, Installation
@@ -44,13 +44,8 @@ def installation(
         AIRFLOW__CORE__DAGS_FOLDER=str(dags),
         AIRFLOW_CONN_SPARK_DEFAULT=cluster.connection(),
     )
-    try:
-        started = local("up", environment)
-        assert started.returncode == 0, started.stderr
+    with services_up(environment):
         yield place
-    finally:
-        ended = local("down", environment)
-        assert ended.returncode == 0, ended.stderr
 
 
 @pytest.fixture(scope="session")

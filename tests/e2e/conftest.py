@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs"))
 
-from tests.e2e.own_airflow import ROOT, clean_environment, free_port, local
+from tests.e2e.own_airflow import ROOT, clean_environment, free_port, services_up
 
 from services.api import Api
 from services.installation import USER, Installation
@@ -26,13 +26,8 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     # A copy, so that a test can add a DAG as a user does.
     dags = shutil.copytree(ROOT / "dags", home / "dags")
     environment = clean_environment(home, place.port, AIRFLOW__CORE__DAGS_FOLDER=str(dags))
-    try:
-        started = local("up", environment)
-        assert started.returncode == 0, started.stderr
+    with services_up(environment):
         yield place
-    finally:
-        ended = local("down", environment)
-        assert ended.returncode == 0, ended.stderr
 
 
 @pytest.fixture(scope="session")

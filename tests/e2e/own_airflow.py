@@ -6,6 +6,8 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,3 +43,15 @@ def local(
         timeout=seconds,
         check=False,
     )
+
+
+@contextmanager
+def services_up(environment: dict[str, str]) -> Iterator[None]:
+    """Airflow's services, up while the block runs and down after it."""
+    try:
+        started = local("up", environment)
+        assert started.returncode == 0, started.stderr
+        yield
+    finally:
+        ended = local("down", environment)
+        assert ended.returncode == 0, ended.stderr

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, FrameLocator, Page, sync_playwright
-from tests.e2e.own_airflow import ROOT, clean_environment, free_port, local
+from tests.e2e.own_airflow import ROOT, clean_environment, free_port, services_up
 from tests.e2e.runs import Run
 
 from services.api import Api
@@ -29,13 +29,8 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     home = tmp_path_factory.mktemp("installation")
     place = Installation(home=home, port=free_port())
     environment = clean_environment(home, place.port)
-    try:
-        started = local("up", environment)
-        assert started.returncode == 0, started.stderr
+    with services_up(environment):
         yield place
-    finally:
-        ended = local("down", environment)
-        assert ended.returncode == 0, ended.stderr
 
 
 @pytest.fixture(scope="session")
