@@ -73,9 +73,12 @@ def fit_native(dataset: Dataset, settings: dict[str, Any]) -> xgb.Booster:
     """The trees that `xgboost.train` makes by settings of `train_xgboost`, up to the best round."""
     import xgboost as xgb
 
+    booster_params = settings.get("booster_params", {})
+    told = {"max_bin": booster_params.get("max_bin", 256), **kinds(dataset)}
+
     def matrix(split: str, like: xgb.QuantileDMatrix | None = None) -> xgb.QuantileDMatrix:
         features, labels = table(dataset, split)
-        return xgb.QuantileDMatrix(features, labels, ref=like, nthread=WORKERS, **kinds(dataset))
+        return xgb.QuantileDMatrix(features, labels, ref=like, nthread=WORKERS, **told)
 
     train = matrix("train")
     evals = [(train, "train")]
@@ -87,6 +90,7 @@ def fit_native(dataset: Dataset, settings: dict[str, Any]) -> xgb.Booster:
         "max_depth": settings["max_depth"],
         "learning_rate": settings.get("learning_rate", 0.3),
         "nthread": WORKERS,
+        **booster_params,
     }
     if "metrics" in settings:
         params["eval_metric"] = settings["metrics"]
@@ -123,6 +127,7 @@ def stock(spark: SparkSession, dataset: Dataset, settings: dict[str, Any]) -> di
         max_depth=settings["max_depth"],
         n_estimators=settings["rounds"],
         verbosity=0,
+        **settings.get("booster_params", {}),
     )
     times, model = twice(lambda: classifier.fit(rows))
     if not dataset.rows("test"):

@@ -60,7 +60,7 @@ class Fetcher:
             except _PassingError as error:
                 if attempt == self._limits.retries:
                     raise BadImageError(str(error)) from error
-                jitter = random.uniform(0.5, 1.5)  # noqa: S311 - no secret
+                jitter = random.uniform(0.75, 1.25)  # noqa: S311 - no secret
                 self._sleep(_BACKOFF_SECONDS * 2**attempt * jitter)
         raise AssertionError("unreachable")
 
