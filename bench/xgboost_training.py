@@ -12,8 +12,8 @@ native; a worker's anonymous memory, as a multiple of its rows as 32-bit floats,
 copy. The models of the second bar have bins enough for each value of a feature (max_bin 512, so
 that 4,096 values keep bins of their own): where values must share bins, which they share hangs on
 how many workers sketch them, and that chance alone moves this area by more than the bar, which
-xgboost_quality measures. With --keep and --seconds it runs in pieces: a call begins nothing after so
-many seconds, and the next one goes on.
+xgboost_quality measures. With --keep and --seconds it runs in pieces: a call begins nothing after
+so many seconds, and the next one goes on.
 """
 
 from __future__ import annotations
