@@ -60,7 +60,7 @@ test-plugins: setup ## Test the operators, triggers and pages
 	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/plugins $(ARGS)
 
 test-jobs: setup ## Test the Spark jobs and their library
-	$(JOBS_ENV) $(JOBS)/python -m pytest tests/jobs $(ARGS)
+	$(JOBS_ENV) $(JOBS)/python -m pytest -n 2 --dist loadfile tests/jobs $(ARGS)
 
 test-e2e: setup ## Test whole runs: Airflow, Spark and the registry together
 	$(AIRFLOW_ENV) $(AIRFLOW)/python -m pytest tests/e2e $(ARGS)

@@ -27,7 +27,7 @@ from trainyard.job import Run, run_job
 from trainyard.judgement import CHALLENGER, CHAMPION, Split, compare, judge, score
 from trainyard.layout import CHARTS, METRICS, REPORT, join
 from trainyard.metrics import Metric
-from trainyard.mistakes import mistakes
+from trainyard.mistakes import mistakes, misses
 from trainyard.models import ModelIdentity, StoredModel, resolve_model
 from trainyard.pictures import draw
 from trainyard.scoring import check_model
@@ -39,7 +39,8 @@ from trainyard.specs import Evaluate
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_MISTAKES = 16
+_WORST = 16
+"""Rows that the report shows of those that the model got most wrong."""
 
 
 def evaluate(spec: Evaluate, run: Run) -> dict[str, Any]:
@@ -91,10 +92,11 @@ def evaluate_model(spark: SparkSession, spec: Evaluate, run: Run) -> dict[str, A
         "resampled_rows": next(iter(judged.models.values())).rows,
         "fingerprints": {"dataset": dataset.fingerprint},
     }
-    wrong = mistakes(spark, dataset, spec.split, scored, _MISTAKES) if classes else []
+    wrong = mistakes(spark, dataset, spec.split, scored, _WORST) if classes else []
+    missed = [] if classes else misses(scored, _WORST)
     shape = stored[CHALLENGER].meta.input_shape
     pictures = draw(dataset, spec.split, judged, overall, by_slice, wrong, shape)
-    pictures[CHARTS] = store.to_json(charts(dataset, judged, wrong, shape))
+    pictures[CHARTS] = store.to_json(charts(dataset, judged, wrong, missed, shape))
     report(spec, run, {**result, "slices": slice_details(by_slice)}, pictures)
     run.events.progress("judge", rows, rows, "rows")
     return {"outputs": {"report": join(run.directory, REPORT)}, **result}

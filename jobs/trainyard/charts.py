@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from trainyard.dataset import REGRESSION, Dataset
 from trainyard.judgement import CHALLENGER, Judged
 from trainyard.metrics import Classified, Curve, Floats, Measured, Regressed
-from trainyard.mistakes import Mistake
+from trainyard.mistakes import Miss, Mistake
 
 _MOST_POINTS = 200
 _MOST_DOTS = 2000
@@ -22,17 +23,22 @@ _BINS = 40
 
 
 def charts(
-    dataset: Dataset, judged: Judged, wrong: Sequence[Mistake], input_shape: Sequence[int]
+    dataset: Dataset,
+    judged: Judged,
+    wrong: Sequence[Mistake],
+    missed: Sequence[Miss],
+    input_shape: Sequence[int],
 ) -> dict[str, Any]:
     """What the report's charts.json holds; the page of a run draws it.
 
     Returns:
         `classes`, and for a classification `confusion` (rows [label][prediction]), `calibration`,
-        `curves`, `mistakes`; for a regression `residuals`. What has too many classes is left out.
+        `curves`, `mistakes`; for a regression `residuals`, `misses`. What has too many classes is left out.
     """
     made: dict[str, Any] = {"task": dataset.task, "label": dataset.label, "rows": judged.rows}
     model = judged.models[CHALLENGER]
     if dataset.task == REGRESSION or not isinstance(model, Classified):
+        made["misses"] = [dataclasses.asdict(miss) for miss in missed]
         return {**made, "residuals": _residuals(model)}
     classes = dataset.classes
     made["classes"] = [str(value) for value in classes]

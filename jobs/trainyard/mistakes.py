@@ -1,4 +1,4 @@
-"""The rows that a classifier got wrong although it was sure of them."""
+"""The rows that a model got most wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Mistake:
-    """A row that a model got wrong.
+    """A row that a classifier got wrong although it was sure of it.
 
     Attributes:
         key: of the row.
@@ -36,6 +36,29 @@ class Mistake:
     prediction: int
     probability: float
     features: np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Miss:
+    """A row whose number a model missed.
+
+    Attributes:
+        key: of the row.
+        label: its number, in the label's unit, as `prediction`.
+        prediction: the number predicted.
+    """
+
+    key: str
+    label: float
+    prediction: float
+
+
+def misses(scored: DataFrame, count: int) -> list[Miss]:
+    """The rows of a regression that the challenger missed by most."""
+    prediction = F.col(f"{CHALLENGER}_prediction")
+    furthest = scored.orderBy(F.desc(F.abs(prediction - F.col(LABEL))), KEY).limit(count)
+    rows = furthest.select(KEY, LABEL, prediction).collect()
+    return [Miss(key=key, label=label, prediction=value) for key, label, value in rows]
 
 
 def mistakes(

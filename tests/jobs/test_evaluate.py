@@ -272,7 +272,13 @@ def test_a_regression(spark: SparkSession, tmp_path: Path) -> None:
     report = Path(found["outputs"]["report"])
     names = {"metrics.json", "charts.json", "residuals.png"}
     assert {path.name for path in report.iterdir()} == names
-    residuals = json.loads((report / "charts.json").read_text())["residuals"]
+    charts = json.loads((report / "charts.json").read_text())
+    off = np.abs(labels - predictions)
+    assert [int(row["key"]) for row in charts["misses"]] == list(np.argsort(-off)[:16])
+    assert [row["label"] - row["prediction"] for row in charts["misses"]] == pytest.approx(
+        list((labels - predictions)[np.argsort(-off)[:16]]), rel=1e-4
+    )
+    residuals = charts["residuals"]
     assert sum(residuals["histogram"]["rows"]) == 1000
     assert abs(residuals["mean"]) < 0.1
 

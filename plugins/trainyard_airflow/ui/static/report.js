@@ -345,6 +345,21 @@ function slices(evaluation) {
   });
 }
 
+export function misses(evaluation) {
+  const found = evaluation.charts?.misses;
+  if (!found?.length) return null;
+  const title = "The rows it missed by most";
+  const { label } = evaluation.charts;
+  const rows = found.map((row) => [
+    row.key,
+    number(row.label),
+    number(row.prediction),
+    signed(row.label - row.prediction),
+  ]);
+  const heads = ["Row's key", `${label}, true`, `${label}, predicted`, "true less predicted"];
+  return section("misses", title, table(title, heads, rows, { numeric: [1, 2, 3] }));
+}
+
 export function mistakes(evaluation) {
   const found = evaluation.charts?.mistakes;
   if (!found?.rows.length) return null;

@@ -144,6 +144,7 @@ async function reportOnce(state) {
         report.verdict(found.verdict),
         report.charts(found),
         report.mistakes(found),
+        report.misses(found),
         report.pictures(route, found.pictures, !found.charts),
       );
   }
