@@ -27,7 +27,7 @@ from trainyard.job import Run, run_job
 from trainyard.judgement import CHALLENGER, CHAMPION, Split, compare, judge, score
 from trainyard.layout import CHARTS, METRICS, REPORT, join
 from trainyard.metrics import Metric
-from trainyard.mistakes import mistakes, misses
+from trainyard.mistakes import misses, mistakes
 from trainyard.models import ModelIdentity, StoredModel, resolve_model
 from trainyard.pictures import draw
 from trainyard.scoring import check_model

@@ -33,7 +33,8 @@ def charts(
 
     Returns:
         `classes`, and for a classification `confusion` (rows [label][prediction]), `calibration`,
-        `curves`, `mistakes`; for a regression `residuals`, `misses`. What has too many classes is left out.
+        `curves`, `mistakes`; for a regression `residuals`, `misses`. What
+        has too many classes is left out.
     """
     made: dict[str, Any] = {"task": dataset.task, "label": dataset.label, "rows": judged.rows}
     model = judged.models[CHALLENGER]
