@@ -33,7 +33,7 @@ def main() -> None:
         session.flush()
         for dag in DAGS:
             known = {"dag_id": dag, "bundle_name": "tests", "fileloc": "x.py"}
-            session.execute(insert(DagModel).values(known))
+            session.add(DagModel(**known, has_task_concurrency_limits=False))
         session.flush()
         for dag in DAGS:
             row = {
