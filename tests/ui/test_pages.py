@@ -102,6 +102,9 @@ def test_every_page_is_accessible_and_fits(
         assert visitor.page.evaluate(over) <= 0, f"{name} scrolls sideways"
         visitor.shoot(f"{name}-{theme}-{size}")
         if name == "training":
+            for figure in visitor.page.locator("figure").all():
+                figure.scroll_into_view_if_needed()
+                expect(figure.locator("svg").first).to_be_visible()
             whole = SHOTS / f"whole-{theme}-{size}.png"
             visitor.page.screenshot(path=str(whole), full_page=True)
         violations = Axe().run(visitor.page).response["violations"]

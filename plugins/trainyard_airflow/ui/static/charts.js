@@ -59,6 +59,10 @@ const near = new IntersectionObserver(
   { rootMargin: "300px" },
 );
 
+window.addEventListener("beforeprint", () => {
+  for (const { chart } of document.querySelectorAll(".plot")) if (!chart.isVisible) chart.appear();
+});
+
 // A chart in a figure. `spec(palette)` gives {data, layout, note, alt}; `table()` gives
 // {heads, rows} for the CSV file.
 export class Chart {
