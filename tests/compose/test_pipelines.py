@@ -101,8 +101,11 @@ def test_photographs_are_labelled(composed: Composed, tmp_path: Path) -> None:
 
 
 def test_the_history_server_knows_the_applications(run: Run, composed: Composed) -> None:
-    wait_until(lambda: len(composed.history()) >= 4, 60)
-    assert {app["attempts"][0]["completed"] for app in composed.history()} == {True}
+    def all_have_ended() -> bool:
+        ended = [app["attempts"][0]["completed"] for app in composed.history()]
+        return len(ended) >= 4 and all(ended)
+
+    wait_until(all_have_ended, 60)  # the server looks every ten seconds
 
 
 def test_the_rest_server_asks_for_a_token_and_is_reached_by_airflow_alone(
