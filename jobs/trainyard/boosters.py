@@ -6,6 +6,7 @@ library.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ class Kind:
     """What a parameter's value must be.
 
     Attributes:
-        form: `number`, `whole`, `flag`, `list` (or its text), or `choice`.
+        form: `number`, `whole`, `flag`, `choice`, `signs` or `groups` (lists, or XGBoost's texts).
         minimum: least number, inclusive.
         above: bound that a number must exceed.
         maximum: greatest number, inclusive.
@@ -38,8 +39,8 @@ class Kind:
         """What to give, for a person."""
         if self.choices:
             return f"one of: {', '.join(self.choices)}"
-        if self.form in ("flag", "list"):
-            return {"flag": "0, 1, true or false", "list": "a list, such as [1, 0]"}[self.form]
+        if self.form in _WANTED:
+            return _WANTED[self.form]
         bounds = [
             f"of {self.minimum:g} or more" if self.minimum is not None else "",
             f"above {self.above:g}" if self.above is not None else "",
@@ -52,8 +53,10 @@ class Kind:
         """Whether a value is of this kind."""
         if self.form == "choice":
             return value in self.choices
-        if self.form == "list":
-            return isinstance(value, list | str)
+        if self.form == "signs":
+            return _are_signs(value)
+        if self.form == "groups":
+            return _are_groups(value)
         if self.form == "flag":
             return isinstance(value, bool) or value in (0, 1)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -65,6 +68,37 @@ class Kind:
             and (self.above is None or value > self.above)
             and (self.maximum is None or value <= self.maximum)
         )
+
+
+_WANTED = {
+    "flag": "0, 1, true or false",
+    "signs": "-1, 0 or 1 for each feature in their order, such as [1, 0, -1]",
+    "groups": "lists of features' places from 0 on, such as [[0, 1], [2, 3]]",
+}
+
+
+def _are_signs(value: Any) -> bool:
+    """Whether it is a list of -1, 0 and 1, or such as text: `(1,0,-1)`."""
+    if isinstance(value, str):
+        return re.fullmatch(r"\(\s*-?[01](\s*,\s*-?[01])*\s*,?\s*\)", value) is not None
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(type(sign) is int and sign in (-1, 0, 1) for sign in value)
+    )
+
+
+def _are_groups(value: Any) -> bool:
+    """Whether it is a list of lists of features' places, or such as JSON text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return False
+    return isinstance(value, list) and all(
+        isinstance(group, list) and all(type(place) is int and place >= 0 for place in group)
+        for group in value
+    )
 
 
 _SHARE = Kind(form="number", above=0, maximum=1)
@@ -82,7 +116,7 @@ BOOSTER_PARAMS: dict[str, Kind] = {
     "gamma": _POSITIVE,
     "grow_policy": Kind(form="choice", choices=("depthwise", "lossguide")),
     "huber_slope": Kind(form="number", above=0),
-    "interaction_constraints": Kind(form="list"),
+    "interaction_constraints": Kind(form="groups"),
     "lambda": _POSITIVE,
     "max_bin": Kind(form="whole", minimum=2),
     "max_cached_hist_node": Kind(form="whole", minimum=1),
@@ -92,7 +126,7 @@ BOOSTER_PARAMS: dict[str, Kind] = {
     "max_leaves": Kind(form="whole", minimum=0),
     "min_child_weight": _POSITIVE,
     "min_split_loss": _POSITIVE,
-    "monotone_constraints": Kind(form="list"),
+    "monotone_constraints": Kind(form="signs"),
     "multi_strategy": Kind(form="choice", choices=("one_output_per_tree", "multi_output_tree")),
     "normalize_type": Kind(form="choice", choices=("tree", "forest")),
     "num_parallel_tree": Kind(form="whole", minimum=1),
@@ -274,6 +308,13 @@ def check_metrics(metrics: tuple[str, ...]) -> None:
                 list(metrics),
                 f"{number!r} is no number",
                 f"Write it as {name}@0.5.",
+            )
+        if name == "tweedie-nloglik" and not 1 <= float(number) < 2:
+            raise SettingError(
+                "metrics",
+                list(metrics),
+                f"{metric!r}: a variance power is 1 or more and below 2",
+                "Write it as tweedie-nloglik@1.5.",
             )
         if metrics.count(metric) > 1:
             raise SettingError("metrics", list(metrics), f"{metric!r} repeats", "Name it once.")

@@ -57,11 +57,10 @@ def test_every_known_parameter_is_the_librarys(capfd: pytest.CaptureFixture[str]
     features = np.arange(40, dtype=np.float32).reshape(20, 2)
     matrix = xgb.DMatrix(features, np.arange(20) % 2)
     for name, kind in BOOSTER_PARAMS.items():
-        values: dict[str, Any] = {"list": "[]", "choice": kind.choices[-1:], "flag": 1}
+        values: dict[str, Any] = {"choice": kind.choices[-1:], "flag": 1}
+        values |= {"signs": "(0,0)", "groups": "[]"}
         value = values.get(kind.form, 1 if kind.minimum is None else max(kind.minimum, 1))
         value = value[0] if isinstance(value, tuple) else value
-        if name in ("interaction_constraints", "monotone_constraints"):
-            value = [] if name[0] == "i" else "(0,0)"
         needs = [p for p in EXTRA if name in json.dumps(config_of(p, matrix))]
         params = {**(needs[0] if needs else {}), name: value}
         if name in ("base_score", "quantile_alpha"):
@@ -112,6 +111,14 @@ def test_every_objective_and_metric_is_the_librarys(kind: str) -> None:
         ({"max_leaves": 2.5}, "cannot be 2.5", "whole number"),
         ({"gamma": True}, "cannot be True", "a number"),
         ({"grow_policy": "lossgide"}, "cannot be 'lossgide'", "lossguide"),
+        *[
+            ({"monotone_constraints": value}, "'monotone_constraints' cannot be", "[1, 0, -1]")
+            for value in ([[1]], [2], [], [True], [0.5], "1", "(2)", "()", {"a": 1})
+        ],
+        *[
+            ({"interaction_constraints": value}, "cannot be", "[[0, 1], [2, 3]]")
+            for value in ([0, 1], [["a"]], [[-1]], [[True]], "[[0", "[0]", "[" * 9999, 1)
+        ],
     ],
 )
 def test_a_wrong_parameter_is_refused(params: dict[str, Any], problem: str, fix: str) -> None:
@@ -164,6 +171,8 @@ def test_an_old_name_says_what_to_use(name: str, fix: str) -> None:
         ({"metrics": "ndcg"}, "ranking is not there yet", "auc"),
         ({"metrics": "rmse@0.5"}, "no metric 'rmse@0.5'", "'rmse'"),
         ({"metrics": "tweedie-nloglik"}, "variance power", "tweedie-nloglik@1.5"),
+        ({"metrics": "tweedie-nloglik@2"}, "below 2", "tweedie-nloglik@1.5"),
+        ({"metrics": "tweedie-nloglik@.5"}, "1 or more", "tweedie-nloglik@1.5"),
         ({"metrics": "error@half"}, "'half' is no number", "error@0.5"),
         ({"metrics": "error@"}, "'' is no number", "error@0.5"),
         ({"metrics": "error@²"}, "'²' is no number", "error@0.5"),

@@ -383,7 +383,7 @@ class TestRefused:
             ("multiclass", {"metrics": "logloss"}, "does not measure a dataset with 10 classes"),
             ("regression", {"class_weights": "balanced"}, "no classes"),
             ("binary", {"class_weights": "1,2,3"}, "3 numbers, but the dataset has 2 classes"),
-            ("binary", {"booster_params": {"monotone_constraints": [9] * 99}}, "XGBoost refuses"),
+            ("binary", {"booster_params": {"monotone_constraints": [1] * 99}}, "XGBoost refuses"),
             ("regression", {"objective": "reg:logistic"}, "takes labels from 0 to 1"),
             ("binary", {"device": "gpu"}, "no GPU"),
         ],
