@@ -56,6 +56,11 @@ def test_a_folder_is_every_file_below_it(folder: Path) -> None:
     assert listed(folder) == listed(f"{folder}/") == listed(folder.as_uri()) == wanted
 
 
+def test_a_link_to_a_folder_is_not_followed_and_not_forgotten(folder: Path) -> None:
+    (folder / "deep" / "loop").symlink_to(folder)
+    assert listed(folder / "deep") == names(folder, "deep/er/c.PNG", "deep/loop")
+
+
 def test_a_pattern_names_files(folder: Path) -> None:
     assert listed(folder / "*.jpg") == names(folder, "a.jpg", "b.jpg")
     assert listed(folder / "**/*.PNG") == names(folder, "deep/er/c.PNG")
@@ -117,11 +122,11 @@ def test_a_directory_that_may_not_be_read_is_an_error(
 
     def scandir(path: Any) -> Any:
         if str(path).endswith("deep"):
-            raise PermissionError(path)
+            raise PermissionError(13, "Permission denied", str(path))
         return real(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(JobError, match="may not read it all: .*deep"):
+    with pytest.raises(JobError, match="deep' cannot be read: Permission denied"):
         listed(folder)
 
 

@@ -15,11 +15,11 @@ import importlib.util
 import io
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
@@ -120,20 +120,38 @@ def _found(source: str, *, is_pattern: bool) -> list[str]:
     """The files that a pattern names or that lie below a directory, sorted."""
     fs, root = store.filesystem(source)
     is_here = store.is_local(source)
-    # A directory that may not be read would be left out without a word.
-    strictly = {"on_error": "raise"} if is_here else {}
-    try:
-        found = fs.glob(root, detail=True) if is_pattern else fs.find(root, detail=True, **strictly)
-    except PermissionError as error:
-        raise JobError(
-            f"setting 'source' is {source!r}: the job's user may not read it all: {error}.",
-            "Give it the right to, or name what it may read.",
-        ) from error
+    if is_pattern:
+        found = fs.glob(root, detail=True)
+    elif is_here:
+        return sorted(_below(root, source))
+    else:
+        found = fs.find(root, detail=True)
     paths = [path for path, info in found.items() if info["type"] != "directory"]
     if not is_pattern:
         top = len(root.rstrip("/")) + 1
         paths = [path for path in paths if "/." not in f"/{path[top:]}"]
     return sorted(path if is_here else str(fs.unstrip_protocol(path)) for path in paths)
+
+
+def _below(root: str, source: str) -> Iterator[str]:
+    """The files below a directory of this machine; a link to another one counts as a file.
+
+    Raises:
+        JobError: a directory may not be read; its images would be left out without a word.
+    """
+
+    def refuse(error: OSError) -> NoReturn:
+        raise JobError(
+            f"setting 'source' is {source!r}: {error.filename!r} cannot be read: {error.strerror}.",
+            "Let the job's user read it, or name what it may read.",
+        ) from error
+
+    for folder, folders, files in os.walk(root, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        links = [name for name in folders if os.path.islink(f"{folder}/{name}")]  # noqa: PTH114
+        for name in (*files, *links):
+            if not name.startswith("."):
+                yield f"{folder.rstrip('/')}/{name}"
 
 
 def _from_list(names: Iterable[str | None], source: str) -> list[str]:
