@@ -130,7 +130,7 @@ def test_a_rerun_skips_what_is_committed_and_ends_the_same(
 
 
 def test_a_late_commit_whose_file_is_removed_does_not_count(tmp_path: Path) -> None:
-    """A lost driver's task may write on: the next driver removes its file before it is committed."""
+    """The next driver removes the file of a lost driver's task, which may write on and commit."""
     identity = ModelIdentity(uri="m")
     answers = Answers(identity=identity, scored_at=datetime.now(UTC))
     target = Target(run_dir=str(tmp_path), prefix="c0002", answers=answers)

@@ -89,7 +89,11 @@ def test_a_list_of_lines_as_people_write_them(folder: Path) -> None:
     ]
     (folder / "list.txt").write_bytes("\r\n".join(lines).encode())
     found = list_images(NO_SPARK, str(folder / "list.txt"), "auto", None)
-    wanted = [*names(folder, "a.jpg", "l\u2028s.jpg", "b.jpg"), "/else/where.jpg", "https://host/ä.jpg"]
+    wanted = [
+        *names(folder, "a.jpg", "l\u2028s.jpg", "b.jpg"),
+        "/else/where.jpg",
+        "https://host/ä.jpg",
+    ]
     assert found.images.column("path").to_pylist() == [*wanted, *names(folder, "gone")]
     assert (found.repeated, found.blank) == (1, 1)
 
@@ -108,7 +112,9 @@ def test_a_name_that_can_be_none_spoils_no_other(folder: Path, reader: ImageRead
         reader.read(bad)
 
 
-@pytest.mark.parametrize("line", ["abfss://box@account.dfs.core.windows.net/a.jpg", "s3://b/a@b.jpg"])
+@pytest.mark.parametrize(
+    "line", ["abfss://box@account.dfs.core.windows.net/a.jpg", "s3://b/a@b.jpg"]
+)
 def test_an_at_sign_is_not_always_a_passwords(folder: Path, line: str) -> None:
     (folder / "list.txt").write_text(line)
     assert rows(folder / "list.txt") == [(line, None)]
@@ -137,7 +143,7 @@ def test_a_table_of_paths(spark: Any, folder: Path) -> None:
     assert listed(folder / "list.parquet", spark=spark, form="parquet") == wanted
     with pytest.raises(JobError, match="has no column 'path'"):
         list_images(spark, str(folder / "list.parquet"), "auto", None)
-    with pytest.raises(JobError, match="column 'id' .* is bigint, and names no image"):
+    with pytest.raises(JobError, match=r"column 'id' .* is bigint, and names no image"):
         list_images(spark, str(folder / "list.parquet"), "auto", "id")
     (folder / "dir.parquet").mkdir()
     pq.write_table(table, folder / "dir.parquet" / "part.parquet")
