@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -32,7 +33,8 @@ class Pixels:
         """Refuse, with a ValueError, what no image could be made of."""
         if not 0 < self.crop <= 1:
             raise ValueError(f"the pixels' crop is {self.crop}, not above 0 and up to 1")
-        for name, values in (("mean", self.mean), ("std", self.std)):
+        colours: dict[str, Sequence[float]] = {"mean": self.mean, "std": self.std}
+        for name, values in colours.items():
             if len(values) != 3 or not all(map(math.isfinite, values)):
                 raise ValueError(f"the pixels' {name} is {list(values)}, not three numbers")
         if 0 in self.std:
