@@ -31,7 +31,7 @@ from trainyard.dataset import Dataset
 from trainyard.errors import JobError, TransientError
 from trainyard.images.listing import Listing, list_images
 from trainyard.job import Run, run_job
-from trainyard.layout import DATASET, PREDICTIONS, join
+from trainyard.layout import DATASET, join
 from trainyard.models import ModelIdentity, StoredModel, resolve_model
 from trainyard.predictions import (
     Part,
@@ -71,7 +71,7 @@ def predict_rows(spark: SparkSession, spec: Predict, run: Run) -> dict[str, Any]
     Raises:
         JobError: the source does not fit the model, or has more bad rows than it may.
     """
-    check_apart(spec.source, join(run.directory, PREDICTIONS))
+    check_apart(spec.source, run.directory)
     model_directory, identity = resolve_model(spec.model)
     model = StoredModel.read(model_directory)
     check_model(model, identity.uri)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from trainyard.dataset import KEY, REGRESSION
-from trainyard.errors import JobError, SettingError
+from trainyard.errors import JobError, SettingError, shown_key
 from trainyard.models import ModelIdentity, ModelMeta
 from trainyard.parts import lists, matrix
 from trainyard.rows import Batch
@@ -129,7 +129,8 @@ def _good(
 def _check_finite(scores: np.ndarray[Any, Any], keys: pa.Array) -> None:
     broken = np.flatnonzero(~np.isfinite(scores))
     if len(broken):
+        key = shown_key(keys[int(broken[0])])
         raise JobError(
-            f"the model gives scores that are not finite, such as for key {keys[int(broken[0])]}.",
+            f"the model gives scores that are not finite, such as for key {key}.",
             "Check the model's training and the row's features.",
         )

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from trainyard import store, tickets
 from trainyard.errors import JobError, TransientError
-from trainyard.layout import CLAIMS, join
+from trainyard.layout import CLAIMS, MADE, join
 from trainyard.repeating import Repeating
 
 BEAT_SECONDS = 3.0
@@ -88,11 +88,15 @@ class Claim:
 
         Raises:
             TransientError: a live driver holds it, or Airflow has given this one up.
+            JobError: it holds what no job made and a job would remove.
         """
         store.check_writable(run_dir)
         tickets.check(run_dir)
+        names = store.list_names(run_dir)  # first: a driver that comes meanwhile makes some
         last = last_claim(run_dir)
-        if last is not None and claim_lives(run_dir, last):
+        if last is None:
+            _check_unused(run_dir, names)
+        elif claim_lives(run_dir, last):
             raise _claimed(run_dir, last)
         record = ClaimRecord(
             number=last.number + 1 if last else 1,
@@ -168,6 +172,16 @@ def claim_lives(run_dir: str, claim: ClaimRecord) -> bool:
         if _read_beat(run_dir, claim.number) != beat:
             return True
     return False
+
+
+def _check_unused(run_dir: str, names: Collection[str]) -> None:
+    for name in MADE:
+        if name in names:
+            raise JobError(
+                f"the run directory {run_dir!r} holds {name!r}, which no job made and a job would "
+                "remove.",
+                "Use a new or an empty run directory.",
+            )
 
 
 def _claimed(run_dir: str, claim: ClaimRecord) -> TransientError:

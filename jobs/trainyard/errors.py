@@ -70,6 +70,12 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
+def shown_key(key: object) -> str:
+    """A row's key as a message shows it: a URL without its query, which may hold a signature."""
+    text = str(key)
+    return text.partition("?")[0] if "://" in text else text
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Say which of `names` is meant by a misspelt `name`, or list them all."""
     known = sorted(names)

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Self
 
-from trainyard.errors import JobError
+from trainyard.errors import JobError, shown_key
 from trainyard.rows import Batch, Layout
 
 _EXAMPLES = 3
@@ -91,6 +91,6 @@ class Faults:
 
 def _example(batch: Batch, row: int, layout: Layout) -> str:
     if layout.key is not None:
-        return f"key {batch.keys[row]}"
+        return f"key {shown_key(batch.keys[row])}"
     numbers = ", ".join(f"{number:g}" for number in batch.values[row, :3])
     return f"the row [{numbers}{', ...' if layout.width > 3 else ''}]"

@@ -40,6 +40,12 @@ PREDICTIONS = "predictions"
 QUARANTINE = "quarantine"
 IMAGES = "images"
 
+MADE = (
+    *(EVENTS, DEATHS, COMMITS, DATA, MODEL, CHECKPOINTS, REPORT),
+    *(PREDICTIONS, QUARANTINE, IMAGES),
+)
+"""The directories that jobs make in a run directory, and of which they remove what is there."""
+
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _READABLE = 60
 

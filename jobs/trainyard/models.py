@@ -225,7 +225,7 @@ def _read_meta(directory: str) -> ModelMeta:
         f"setting 'model' is {directory!r}: there is no {META}.",
         "Give the model directory or models:/ URI that a training's result names.",
     )
-    with store.reading(uri, "a model", missing=missing, fix="Train the model again."):
+    with store.reading(uri, "a model", missing=missing, fix="Correct it, or train again."):
         values: dict[str, Any] = store.read_json(uri)
         tuples: dict[str, Any] = {
             name: tuple(values.pop(name)) for name in ("input_shape", "features", "classes")
@@ -236,6 +236,8 @@ def _read_meta(directory: str) -> ModelMeta:
         meta = ModelMeta(**tuples, **values, preprocessing=fitted, pixels=pixels)
         if meta.engine not in _FILES:
             raise ValueError(f"there is no engine {meta.engine!r}")
+        if pixels is not None and (len(meta.input_shape), meta.input_shape[:1]) != (3, (3,)):
+            raise ValueError(f"pixels are of shape [3, height, width], not {meta.input_shape}")
         return meta
 
 

@@ -194,13 +194,26 @@ def write_parts(
             bad_bytes=aside.bytes if aside else 0,
             unseen=unseen,
         )
-        counts = Part(**commits.commit(number, dataclasses.asdict(part)))
-        if counts.path != path:
-            part.remove(target)
+        counts = settled(commits, number, part, target)
         yield pa.record_batch({"written": [json.dumps(dataclasses.asdict(counts))]})
 
     reports = rows.frame.mapInArrow(work, _REPORT).collect()
     return [*done.values(), *(Part(**json.loads(row["written"])) for row in reports)]
+
+
+def settled(commits: Commits, number: int, part: Part, target: Target) -> Part:
+    """Commit a part, and return the one that counts: another attempt's, if it was first.
+
+    What a task of a lost driver commits late does not count: its files may be removed already.
+    """
+    while True:
+        counts = Part(**commits.commit(number, dataclasses.asdict(part)))
+        if counts == part:
+            return part
+        if counts.is_whole(target):
+            part.remove(target)
+            return counts
+        commits.forget(number)
 
 
 def faults_of(parts: Iterable[Part]) -> Faults:

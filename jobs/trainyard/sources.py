@@ -138,6 +138,7 @@ def _names_in(source: str) -> list[str]:
 
 
 def _format_of(name: str) -> str | None:
+    name = name.rstrip("/")
     for compression in _COMPRESSIONS:
         name = name.removesuffix(compression)
     return next((form for suffix, form in _SUFFIXES.items() if name.endswith(suffix)), None)

@@ -134,6 +134,12 @@ class _Handler(BaseHTTPRequestHandler):
     def cut(self) -> None:
         self.answer(DAISY.read_bytes()[:9000], length=100_000)
 
+    def cut_chunk(self) -> None:
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\nx")
+
+    def untyped(self) -> None:
+        self.answer(DAISY.read_bytes(), kind="binary/octet-stream")
+
     def hangs_up(self) -> None:
         self.connection.shutdown(socket.SHUT_RDWR)
 

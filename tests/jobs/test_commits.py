@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,12 @@ from tiny_models import store_linear
 
 from predict import predict_rows
 from trainyard import store
+from trainyard.answers import Answers
 from trainyard.commits import Commits
 from trainyard.dataset import Dataset
 from trainyard.errors import TransientError
+from trainyard.models import ModelIdentity
+from trainyard.predictions import Part, Target, keep_only, settled
 from trainyard.specs import Predict
 
 if TYPE_CHECKING:
@@ -123,6 +127,26 @@ def test_a_rerun_skips_what_is_committed_and_ends_the_same(
     assert len(after) == 8
     assert len(set(pq.read_table(run_dir / "predictions")["scored_at"].to_pylist())) == 1
     assert any("rows were scored by an earlier attempt" in note for note in notes(run_dir))
+
+
+def test_a_late_commit_whose_file_is_removed_does_not_count(tmp_path: Path) -> None:
+    """The next driver removes the file of a lost driver's task, which may write on and commit."""
+    identity = ModelIdentity(uri="m")
+    answers = Answers(identity=identity, scored_at=datetime.now(UTC))
+    target = Target(run_dir=str(tmp_path), prefix="c0002", answers=answers)
+    commits = Commits.open(str(tmp_path), {}, {}, print)
+
+    def part(name: str) -> Part:
+        store.write_bytes(f"{target.predictions}/{name}", b"rows")
+        return Part(path=name, bytes=4, rows=1, content=0, faults="", unseen=0)
+
+    late, mine, other = map(part, ("c0001-0.parquet", "c0002-0.parquet", "c0002-9.parquet"))
+    keep_only(target, [mine, other])
+    assert settled(commits, 0, late, target) == late
+    assert settled(commits, 0, mine, target) == mine
+    assert settled(commits, 0, other, target) == mine
+    assert [path.name for path in (tmp_path / "predictions").iterdir()] == [mine.path]
+    assert entries(tmp_path)["00000.json"]["path"] == mine.path
 
 
 def test_a_table_is_committed_by_partition(

@@ -243,6 +243,18 @@ class TestClaim:
         assert claim.record.number == 2
         claim.release()
 
+    @pytest.mark.parametrize("name", ["data", "images", "quarantine"])
+    def test_what_no_job_made_is_not_put_in_danger(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / name).mkdir()
+        (tmp_path / "notes.txt").touch()
+        with pytest.raises(JobError, match=f"holds '{name}', which no job made") as caught:
+            Claim.take(str(tmp_path))
+        assert caught.value.permanent
+        (tmp_path / name).rmdir()
+        Claim.take(str(tmp_path)).release()
+        (tmp_path / name).mkdir()
+        Claim.take(str(tmp_path)).release()
+
     def test_a_released_claim_is_over_at_once(self, tmp_path: Path) -> None:
         Claim.take(str(tmp_path)).release()
         second = Claim.take(str(tmp_path))

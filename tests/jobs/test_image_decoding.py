@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from image_files import broken, encoded, kinds, photograph
 from PIL import Image
 
+from trainyard.images import decoding
 from trainyard.images.decoding import decode
 from trainyard.images.pixels import BadImageError
 
@@ -85,6 +87,27 @@ def test_sixteen_bits_keep_their_range() -> None:
     assert distance(found, ramp / 257) < 1
     dark = decode(encoded(Image.fromarray(ramp // 16), "PNG"), SIZE, SIZE, 1.0)[..., 0]
     assert dark.max() == 16
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_one_shade_of_grey_is_an_image(kind: Any) -> None:
+    assert np.ptp(decoded(encoded(Image.fromarray(np.full((9, 9), 70_000, kind)), "TIFF"))) == 0
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_jpeg_that_is_held_whole_is_decoded_alone(
+    monkeypatch: pytest.MonkeyPatch, progressive: bool
+) -> None:
+    """A progressive one takes the memory of all its pixels, however small it is decoded."""
+    monkeypatch.setattr(decoding, "_LARGE_PIXELS", 1_000_000)
+    data = encoded(photograph().resize((1600, 1200)), "JPEG", progressive=progressive)
+    decoding._large.acquire()
+    with ThreadPoolExecutor(1) as pool:
+        task = pool.submit(decoded, data)
+        done, _ = wait([task], timeout=0.5)
+        decoding._large.release()
+        assert bool(done) is not progressive
+        assert task.result().shape == (SIZE, SIZE, 3)
 
 
 def test_a_large_jpeg_is_decoded_at_a_reduced_size(monkeypatch: pytest.MonkeyPatch) -> None:

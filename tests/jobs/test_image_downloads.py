@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -45,7 +46,7 @@ def refusal(fetcher: Fetcher, url: str) -> str:
 
 
 def test_an_image_is_fetched_redirects_followed(fetcher: Fetcher, server: BadServer) -> None:
-    for way in ("good", "moved", "good/ä ö?x=ü"):
+    for way in ("good", "moved", "untyped", "good/ä ö?x=ü"):
         assert fetcher.fetch(server.url(way)) == DAISY.read_bytes()
 
 
@@ -57,6 +58,7 @@ def test_an_image_is_fetched_redirects_followed(fetcher: Fetcher, server: BadSer
         ("drips_headers", "no answer within 0.5 s", 3),
         ("overloaded", "status 503", 3),
         ("cut", "the answer was cut off", 3),
+        ("cut_chunk", "the answer was cut off", 3),
         ("hangs_up", "the connection failed", 3),
         ("missing", "status 404", 1),
         ("rubbish", "the answer is not HTTP", 1),
@@ -119,6 +121,8 @@ class TestHosts:
             ("http://[::1]:8000/x", ["[::1]:8000"]),
             ("https://any.where/x", ["*"]),
             ("https://münchen.example/x", ["xn--mnchen-3ya.example"]),
+            ("https://xn--mnchen-3ya.example/x", ["München.example."]),
+            ("http://[0:0::1]/x", ["[::1]"]),
         ],
     )
     def test_a_host_that_is_allowed(self, url: str, allowed: list[str]) -> None:
@@ -155,6 +159,12 @@ class TestHosts:
             ("169.254.169.254", False, False),
             ("fe80::1%eth0", False, False),
             ("0.0.0.0", False, False),
+            ("64:ff9b::a9fe:a9fe", False, False),
+            ("64:ff9b::5db8:d70e", True, True),
+            ("2002:7f00:1::", True, False),
+            ("::127.0.0.1", True, False),
+            ("168.63.129.16", False, False),
+            ("fd00:ec2::254", False, False),
         ],
     )
     def test_a_name_may_lead_to_some_addresses(
@@ -167,21 +177,50 @@ class TestHosts:
         for allowed, may in (("a.example.com", by_name), ("*.example.com", by_pattern)):
             place = Place.of("https://a.example.com/x", [allowed])
             if may:
-                assert place.address(1.0) == address
+                assert place.addresses(1.0) == [address]
             else:
                 with pytest.raises(BadImageError, match="not public"):
-                    place.address(1.0)
+                    place.addresses(1.0)
 
     def test_one_bad_address_of_several_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = [(None, None, None, "", (a, 80)) for a in ("93.184.215.14", "10.0.0.5")]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         with pytest.raises(BadImageError, match="not public"):
-            Place.of("http://a.example.com/", ["*"]).address(1.0)
+            Place.of("http://a.example.com/", ["*"]).addresses(1.0)
+
+    def test_a_host_of_two_families_is_tried_by_both(
+        self, monkeypatch: pytest.MonkeyPatch, server: BadServer
+    ) -> None:
+        found = [(None, None, None, "", (a, 80)) for a in ("::1", "::1", "127.0.0.1")]
+        monkeypatch.setattr("trainyard.images.hosts._resolved", lambda *_: found)
+        host = f"localhost:{server.server_port}"
+        assert Place.of(f"http://{host}/", [host]).addresses(1.0) == ["::1", "127.0.0.1"]
+        limits = Limits(bytes=10**6, hosts=(host,), retries=0)
+        assert Fetcher(limits).fetch(f"http://{host}/good")
+
+    def test_a_name_that_nobody_answers_for_holds_up_no_other(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        over = threading.Event()
+
+        def answer(host: str, *_: Any, **__: Any) -> Any:
+            if host == "silent.example":
+                over.wait(20)
+            return [(None, None, None, "", ("93.184.215.14", 80))]
+
+        monkeypatch.setattr(socket, "getaddrinfo", answer)
+        try:
+            for _ in range(9):
+                with pytest.raises(TimeoutError):
+                    Place.of("http://silent.example/", ["*"]).addresses(0.01)
+            assert Place.of("http://a.example/", ["*"]).addresses(1.0) == ["93.184.215.14"]
+        finally:
+            over.set()
 
     def test_a_number_is_no_way_around(self) -> None:
         for host in ("2130706433", "0x7f.1", "127.1"):
             with pytest.raises((BadImageError, OSError)):
-                Place.of(f"http://{host}/", ["*"]).address(1.0)
+                Place.of(f"http://{host}/", ["*"]).addresses(1.0)
 
     def test_the_address_that_was_checked_is_connected_to(
         self, monkeypatch: pytest.MonkeyPatch, server: BadServer

@@ -41,6 +41,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
+@pytest.fixture
+def reader() -> ImageReader:
+    pixels = Pixels(crop=1.0, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+    return ImageReader(pixels, (3, 8, 8), Limits(bytes=100))
+
+
 def names(folder: Path, *found: str) -> list[str]:
     return [str(folder / name) for name in found]
 
@@ -48,6 +54,11 @@ def names(folder: Path, *found: str) -> list[str]:
 def test_a_folder_is_every_file_below_it(folder: Path) -> None:
     wanted = names(folder, "a.jpg", "b.jpg", "deep/er/c.PNG", "notes.txt")
     assert listed(folder) == listed(f"{folder}/") == listed(folder.as_uri()) == wanted
+
+
+def test_a_link_to_a_folder_is_not_followed_and_not_forgotten(folder: Path) -> None:
+    (folder / "deep" / "loop").symlink_to(folder)
+    assert listed(folder / "deep") == names(folder, "deep/er/c.PNG", "deep/loop")
 
 
 def test_a_pattern_names_files(folder: Path) -> None:
@@ -65,8 +76,10 @@ def test_the_sample() -> None:
 
 
 def test_a_list_of_lines_as_people_write_them(folder: Path) -> None:
+    (folder / "l\u2028s.jpg").touch()
     lines = [
         "\ufeffa.jpg",
+        "l\u2028s.jpg",
         "",
         "  b.jpg  ",
         "a.jpg",
@@ -76,9 +89,51 @@ def test_a_list_of_lines_as_people_write_them(folder: Path) -> None:
     ]
     (folder / "list.txt").write_bytes("\r\n".join(lines).encode())
     found = list_images(NO_SPARK, str(folder / "list.txt"), "auto", None)
-    wanted = [*names(folder, "a.jpg", "b.jpg"), "/else/where.jpg", "https://host/ä.jpg"]
+    wanted = [
+        *names(folder, "a.jpg", "l\u2028s.jpg", "b.jpg"),
+        "/else/where.jpg",
+        "https://host/ä.jpg",
+    ]
     assert found.images.column("path").to_pylist() == [*wanted, *names(folder, "gone")]
     assert (found.repeated, found.blank) == (1, 1)
+
+
+def test_a_list_named_by_a_relative_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "list.txt").write_text("a.jpg\n../b.jpg\n")
+    monkeypatch.chdir(folder)
+    assert listed("list.txt") == [str(folder / "a.jpg"), str(folder.parent / "b.jpg")]
+
+
+def test_a_name_that_can_be_none_spoils_no_other(folder: Path, reader: ImageReader) -> None:
+    (folder / "list.txt").write_text("s3://[x/a.jpg\nhttp://[x/a.jpg\na.jpg\n")
+    bad, *_ = found = listed(folder / "list.txt")
+    assert len(found) == 3
+    with pytest.raises(BadImageError, match=r"cannot be read \(ValueError\)"):
+        reader.read(bad)
+
+
+@pytest.mark.parametrize(
+    "line", ["abfss://box@account.dfs.core.windows.net/a.jpg", "s3://b/a@b.jpg"]
+)
+def test_an_at_sign_is_not_always_a_passwords(folder: Path, line: str) -> None:
+    (folder / "list.txt").write_text(line)
+    assert rows(folder / "list.txt") == [(line, None)]
+
+
+def test_a_directory_that_may_not_be_read_is_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its images would be missing, and nobody would know."""
+    real = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if str(path).endswith("deep"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(JobError, match="deep' cannot be read: Permission denied"):
+        listed(folder)
 
 
 def test_a_table_of_paths(spark: Any, folder: Path) -> None:
@@ -88,6 +143,12 @@ def test_a_table_of_paths(spark: Any, folder: Path) -> None:
     assert listed(folder / "list.parquet", spark=spark, form="parquet") == wanted
     with pytest.raises(JobError, match="has no column 'path'"):
         list_images(spark, str(folder / "list.parquet"), "auto", None)
+    with pytest.raises(JobError, match=r"column 'id' .* is bigint, and names no image"):
+        list_images(spark, str(folder / "list.parquet"), "auto", "id")
+    (folder / "dir.parquet").mkdir()
+    pq.write_table(table, folder / "dir.parquet" / "part.parquet")
+    found = list_images(spark, f"{folder}/dir.parquet/", "auto", "photo")
+    assert found.images.column("path").to_pylist() == wanted
 
 
 def test_a_password_is_kept_nowhere(folder: Path) -> None:
@@ -124,11 +185,6 @@ def test_the_digest_tells_what_changed(folder: Path) -> None:
 
 
 class TestReading:
-    @pytest.fixture
-    def reader(self) -> ImageReader:
-        pixels = Pixels(crop=1.0, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-        return ImageReader(pixels, (3, 8, 8), Limits(bytes=100))
-
     @pytest.mark.parametrize(
         ("path", "reason"),
         [

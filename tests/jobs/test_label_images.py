@@ -218,6 +218,7 @@ def test_a_list_of_urls_and_paths(spark: SparkSession, tmp_path: Path) -> None:
         names = [server.url(way) for way in ("good", "moved", "missing", "silent", "page", "cut")]
         lines = [*names, str(DAISY), str(tmp_path / "vanished.jpg"), "http://127.0.0.1:1/x", ""]
         lines.append(f"http://me:secret@{server.host}/good?2")
+        lines.append(f"http://{server.host}/page?signature")
         (tmp_path / "list.txt").write_text("\r\n".join([*lines, names[0]]))
         allowed: dict[str, Any] = {
             "allowed_hosts": (server.host,),
@@ -226,7 +227,8 @@ def test_a_list_of_urls_and_paths(spark: SparkSession, tmp_path: Path) -> None:
             "url_retries": 1,
         }
         result = labelled(spark, tmp_path / "run", tmp_path / "list.txt", **allowed)
-        assert result["rows"] == {"in": 10, "out": 3, "quarantined": 7}
+        assert result["rows"] == {"in": 11, "out": 3, "quarantined": 8}
+        assert not any("signature" in note for note in notes(tmp_path / "run"))
         check_nothing_holds(tmp_path / "run", "secret")
         good, bad = rows_in(tmp_path / "run/predictions"), rows_in(tmp_path / "run/quarantine")
     assert {row["prediction"] for row in good.values()} == {"daisy"}
@@ -234,6 +236,7 @@ def test_a_list_of_urls_and_paths(spark: SparkSession, tmp_path: Path) -> None:
         "missing": "the answer is status 404",
         "silent": "no answer within 0.5 s",
         "page": "the answer is text/html, no image",
+        "page?signature": "the answer is text/html, no image",
         "cut": "the answer was cut off",
         "vanished.jpg": "nothing is there",
         "x": "the URL's host is not in 'allowed_hosts'",
@@ -263,7 +266,10 @@ class TestErrors:
         with pytest.raises(JobError, match=message):
             labelled(spark, tmp_path, **given)
 
-    @pytest.mark.parametrize("host", ["https://host", "a b", "me@host", "host/"])
+    @pytest.mark.parametrize(
+        "host",
+        ["https://host", "a b", "me@host", "host/", "host:", "host:99999", "*host", "*.*", "*.::1"],
+    )
     def test_a_host_is_no_url(self, host: str) -> None:
         with pytest.raises(SettingError, match="is no host"):
             Predict(run_dir="/r", source="/s", model=MODEL, allowed_hosts=(host,))

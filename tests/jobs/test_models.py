@@ -110,6 +110,27 @@ class TestRefused:
         with pytest.raises(JobError, match="does not describe a model"):
             load_model(str(tmp_path))
 
+    @pytest.mark.parametrize(
+        ("pixels", "shape", "problem"),
+        [
+            ({"crop": 0}, [3, 1, 1], "crop is 0"),
+            ({"crop": "1"}, [3, 1, 1], "not supported between"),
+            ({"mean": [0, 0]}, [3, 1, 1], r"mean is \[0, 0\]"),
+            ({"std": [1, 0, 1]}, [3, 1, 1], "std holds a 0"),
+            ({}, [3], "of shape"),
+            ({}, [1, 1, 3], "of shape"),
+        ],
+    )
+    def test_pixels_that_no_image_could_be_made_to(
+        self, tmp_path: Path, dataset: Dataset, pixels: Any, shape: list[int], problem: str
+    ) -> None:
+        store_linear(tmp_path, dataset, WEIGHT)
+        meta = json.loads((tmp_path / META).read_text())
+        meta["pixels"] = {"crop": 1.0, "mean": [0, 0, 0], "std": [1, 1, 1], **pixels}
+        (tmp_path / META).write_text(json.dumps({**meta, "input_shape": shape}))
+        with pytest.raises(JobError, match=f"does not describe a model: .*{problem}"):
+            StoredModel.read(str(tmp_path))
+
     def test_another_network(self, tmp_path: Path, dataset: Dataset) -> None:
         params = {"width": 2, "classes": 4}
         store_linear(tmp_path, dataset, WEIGHT, network_params=params)

@@ -278,7 +278,10 @@ class TestErrors:
         with pytest.raises(JobError, match="is no prepared dataset"):
             predicted(spark, tmp_path / "run", source, column_model, split="test")
 
-    @pytest.mark.parametrize("source", ["run/predictions", "run", ".", "run/predictions/part"])
+    @pytest.mark.parametrize(
+        "source",
+        ["run/predictions", "run", ".", "run/predictions/part", "run/images", "run/quarantine"],
+    )
     def test_onto_its_own_input(
         self, spark: SparkSession, model: str, tmp_path: Path, source: str
     ) -> None:

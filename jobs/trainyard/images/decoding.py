@@ -44,9 +44,11 @@ def decode(data: bytes, height: int, width: int, crop: float) -> np.ndarray[Any,
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise BadImageError(_BOMB)
+            whole = image.width * image.height
             _reduce(image, max(height, width) / crop)
-            is_large = image.width * image.height > _LARGE_PIXELS
-            with _large if is_large else nullcontext():
+            # A progressive JPEG is held whole, however small it is decoded.
+            held = whole if "progressive" in image.info else image.width * image.height
+            with _large if held > _LARGE_PIXELS else nullcontext():
                 return _pixels(image, height, width, crop)
     except BadImageError:
         raise
@@ -113,4 +115,5 @@ def _grey(values: np.ndarray[Any, Any]) -> Image.Image:
     low, high = 0.0, 1.0 if values.dtype.kind == "f" else 65_535.0
     if values.min() < low or values.max() > high:
         low, high = float(values.min()), float(values.max())
-    return Image.fromarray(((values - low) * (255 / (high - low))).round().astype(np.uint8))
+    scale = 255 / ((high - low) or 1.0)
+    return Image.fromarray(((values - low) * scale).round().astype(np.uint8))

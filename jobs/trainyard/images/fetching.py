@@ -8,10 +8,10 @@ import ssl
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
 from urllib.parse import urljoin
 
 from trainyard.images.hosts import Place
@@ -25,6 +25,10 @@ _WHOLE = 10
 
 _PIECE = 65_536
 _BACKOFF_SECONDS = 0.2
+_CUT_OFF = "the answer was cut off"
+_NOT_TOLD = ("application/octet-stream", "binary/octet-stream")
+"""Types of what a server, or S3, was not told the type of."""
+
 _HEADERS = {"User-Agent": "trainyard", "Accept": "image/*", "Accept-Encoding": "identity"}
 
 
@@ -77,7 +81,7 @@ class Fetcher:
         timeout = self._limits.timeout
         try:
             with self._turn(place.host):
-                connection = _Connection(place, place.address(timeout), timeout)
+                connection = _Connection(place, place.addresses(timeout), timeout)
                 with connection.limited(_WHOLE * timeout):
                     connection.request("GET", place.target, headers=_HEADERS)
                     return self._answer(connection.getresponse())
@@ -89,6 +93,8 @@ class Fetcher:
             raise _PassingError("the URL's host has no address") from error
         except OSError as error:
             raise _PassingError(f"the connection failed ({type(error).__name__})") from error
+        except IncompleteRead as error:
+            raise _PassingError(_CUT_OFF) from error
         except (HTTPException, ValueError) as error:
             raise BadImageError(f"the answer is not HTTP ({type(error).__name__})") from error
 
@@ -106,7 +112,7 @@ class Fetcher:
             raise BadImageError(f"the answer is status {status}")
         kind = response.headers.get_content_type()
         is_named = response.getheader("Content-Type") is not None
-        if is_named and not kind.startswith("image/") and kind != "application/octet-stream":
+        if is_named and not kind.startswith("image/") and kind not in _NOT_TOLD:
             raise BadImageError(f"the answer is {kind}, no image")
         return self._body(response)
 
@@ -121,7 +127,7 @@ class Fetcher:
             if size > most:
                 raise BadImageError(too_large(most))
         if response.length:
-            raise _PassingError("the answer was cut off")
+            raise _PassingError(_CUT_OFF)
         return b"".join(pieces)
 
 
@@ -131,22 +137,29 @@ def too_large(most: int) -> str:
 
 
 class _Connection(HTTPConnection):
-    """A connection to an address that was checked, by the name that was asked for."""
+    """A connection to one of the addresses that were checked, by the name that was asked for."""
 
-    def __init__(self, place: Place, address: str, timeout: float) -> None:
+    def __init__(self, place: Place, addresses: Sequence[str], timeout: float) -> None:
         super().__init__(place.host, place.port, timeout=timeout)
         self.default_port = 443 if place.scheme == "https" else 80  # for the header Host
         self._place = place
-        self._address = address
+        self._addresses = addresses
         self._link: socket.socket | None = None
         self._was_cut = False
 
     def connect(self) -> None:
-        plain = socket.create_connection((self._address, self._place.port), self.timeout)
+        plain = self._reached()
         self._link = plain
         if self._place.scheme == "https":
             self._link = _tls().wrap_socket(plain, server_hostname=self._place.host)
         self.sock = self._link
+
+    def _reached(self) -> socket.socket:
+        *others, last = self._addresses
+        for address in others:
+            with suppress(OSError):
+                return socket.create_connection((address, self._place.port), self.timeout)
+        return socket.create_connection((last, self._place.port), self.timeout)
 
     @contextmanager
     def limited(self, seconds: float) -> Iterator[None]:

@@ -12,20 +12,30 @@ the usual ports, and the address that was checked is the one that is connected t
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
+import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
-from typing import Self
+from typing import Any, Self
 from urllib.parse import SplitResult, quote, urlsplit
 
 from trainyard.images.pixels import BadImageError
 
 _PORTS = {"http": 80, "https": 443}
 _SAFE = "/%:@!$&'()*+,;=~?-._"
+_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_METADATA = tuple(map(ipaddress.ip_address, ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")))
+"""Where clouds tell a machine's secrets, besides link-local addresses."""
+
+_PUBLIC_6 = ipaddress.ip_network("2000::/3")
+_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+"""IPv6 addresses by which a network without IPv4 reaches an IPv4 one: their last 32 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +66,7 @@ class Place:
         try:
             parts = urlsplit(url)
             port = parts.port or _PORTS.get(parts.scheme, 0)
-            host = (parts.hostname or "").rstrip(".").encode("idna").decode()
+            host = _spelled(parts.hostname or "")
         except ValueError as error:  # UnicodeError is one
             raise BadImageError("the URL is none") from error
         if parts.scheme not in _PORTS:
@@ -70,30 +80,37 @@ class Place:
             raise BadImageError("the URL's host is not in 'allowed_hosts'")
         return cls(scheme=parts.scheme, host=host, port=port, target=_target(parts), named=named)
 
-    def address(self, timeout: float) -> str:
-        """The address to connect to.
+    def addresses(self, timeout: float) -> list[str]:
+        """The addresses to connect to: the first, and one of the other family if there is any.
 
         Raises:
             BadImageError: the host leads to an address that it may not lead to.
             OSError: the host has no address, or nobody says which.
         """
-        # The system's own resolver cannot be given a time.
-        found = _resolver().submit(
-            socket.getaddrinfo, self.host, self.port, type=socket.SOCK_STREAM
-        )
-        addresses = [str(answer[4][0]) for answer in found.result(timeout)]
-        for text in addresses:
+        found = [str(answer[4][0]) for answer in _resolved(self.host, self.port, timeout)]
+        for text in found:
             if not self._may_reach(ipaddress.ip_address(text.partition("%")[0])):
                 raise BadImageError("the URL's host leads to an address that is not public")
-        return addresses[0]
+        others = [text for text in found if (":" in text) != (":" in found[0])]
+        return [*found[:1], *others[:1]]
 
     def _may_reach(self, address: Address) -> bool:
-        plain: Address = getattr(address, "ipv4_mapped", None) or address
-        if str(plain) == self.host:
-            return self.named or plain.is_global
-        if plain.is_link_local or plain.is_multicast or plain.is_unspecified:
-            return False  # a cloud's metadata address is one of these
-        return self.named or plain.is_global
+        plain = _without_wrapping(address)
+        if self.named and str(plain) == self.host:
+            return True
+        if plain.is_link_local or plain.is_multicast or plain.is_unspecified or plain in _METADATA:
+            return False  # most clouds' metadata address is link-local
+        is_public = plain.is_global and (plain.version == 4 or plain in _PUBLIC_6)
+        return self.named or is_public
+
+
+def _without_wrapping(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address stands for, if it does."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _TRANSLATED:
+        return ipaddress.IPv4Address(int(address) % 2**32)
+    return address.ipv4_mapped or address.sixtofour or address
 
 
 def _is_named(host: str, port: int, scheme: str, allowed: Sequence[str]) -> bool | None:
@@ -110,13 +127,44 @@ def _is_named(host: str, port: int, scheme: str, allowed: Sequence[str]) -> bool
     return found
 
 
+@cache
 def split_entry(entry: str) -> tuple[str, int | None]:
-    """The name and the port of an entry of `allowed_hosts`; an IPv6 address may be in brackets."""
-    text = entry.strip().lower()
-    name, _, number = text.rpartition(":")
-    if number.isdigit() and name and (":" not in name or name.endswith("]")):
-        return name.strip("[]"), int(number)
-    return text.strip("[]"), None
+    """The name and the port of an entry of `allowed_hosts`; an IPv6 address may be in brackets.
+
+    Raises:
+        ValueError: no host is meant by it.
+    """
+    name, colon, number = entry.strip().rpartition(":")
+    if not colon or (":" in name and not name.endswith("]")):
+        name, colon, number = entry.strip(), "", ""
+    if colon and not (number.isdecimal() and 0 < int(number) < 65_536):
+        raise ValueError(f"{number!r} is no port")
+    port = int(number) if colon else None
+    if name == "*":
+        return name, port
+    star = "*." if name.startswith("*.") else ""
+    host = _spelled(name.removeprefix(star).strip("[]"))
+    if not (_NAME.fullmatch(host) or (_is_address(host) and not star)):
+        raise ValueError(f"{host!r} is no host")
+    return star + host, port
+
+
+def _spelled(host: str) -> str:
+    """The one spelling, in ASCII, of all those of a host's name or address.
+
+    Raises:
+        ValueError: it cannot be a name.
+    """
+    name = host.lower().rstrip(".")
+    return str(ipaddress.ip_address(name)) if _is_address(name) else name.encode("idna").decode()
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _target(parts: SplitResult) -> str:
@@ -124,11 +172,18 @@ def _target(parts: SplitResult) -> str:
     return f"{path}?{quote(parts.query, safe=_SAFE)}" if parts.query else path
 
 
-@cache
-def _resolver() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(4, thread_name_prefix="resolver")
+def _resolved(host: str, port: int, timeout: float) -> list[Any]:
+    """What `socket.getaddrinfo` answers within a time, which it cannot be given.
 
+    Each look-up has a thread of its own: a name that nobody answers for holds up no other.
+    """
+    found: Future[list[Any]] = Future()
 
-def is_url(path: str) -> bool:
-    """Whether an image's name is a URL to download, whatever its scheme is worth."""
-    return path.lower().startswith(("http://", "https://", "ftp://", "ftps://"))
+    def ask() -> None:
+        try:
+            found.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except Exception as error:
+            found.set_exception(error)
+
+    threading.Thread(target=ask, name="resolver", daemon=True).start()
+    return found.result(timeout)

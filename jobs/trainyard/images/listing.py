@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import io
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
@@ -36,7 +36,10 @@ SAMPLE = "sample:photographs"
 SCHEMA = pa.schema([pa.field("path", pa.string()), pa.field("fault", pa.string())])
 """`fault` says what is wrong with an image as far as its name tells, or is null."""
 
-_URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_URI = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)", re.IGNORECASE)
+_ACCOUNTS = ("abfs", "abfss")
+"""Schemes whose URIs name a container and its account: container@account."""
+
 _LISTS = (".txt", ".lst", ".list")
 _LOOKERS = 16
 
@@ -75,9 +78,14 @@ def list_images(spark: SparkSession, source: str, form: str, column: str | None)
         listing = _listed_here(source)
     else:
         name = column or KEY
-        names = open_table(spark, source, form, [name]).frame.select(columns.column(name))
-        names = names.toArrow().column(0)
-        listing = _listing(_from_list(names.cast(pa.string()).to_pylist(), source))
+        frame = open_table(spark, source, form, [name]).frame.select(columns.column(name))
+        kind = frame.schema[name].dataType.simpleString()
+        if kind != "string":
+            raise JobError(
+                f"column {name!r} of {source!r} is {kind}, and names no image.",
+                "Set 'key' to a column of paths or URLs.",
+            )
+        listing = _listing(_from_list(frame.toArrow().column(0).to_pylist(), source))
     if not listing.images.num_rows:
         raise JobError(
             f"setting 'source' is {source!r}: it names no image.",
@@ -87,7 +95,7 @@ def list_images(spark: SparkSession, source: str, form: str, column: str | None)
 
 
 def _listed_here(source: str) -> Listing:
-    if _is_url(source):
+    if scheme_of(source) in ("http", "https"):
         return _listing([source])
     if set("*?[") & set(source) and not store.exists(source):
         return _listing(_found(source, is_pattern=True))
@@ -104,30 +112,62 @@ def _listed_here(source: str) -> Listing:
         raise JobError(
             f"setting 'source' is {source!r}: the list is not UTF-8: {error.reason}.", "Convert it."
         ) from error
-    return _listing(_from_list(text.splitlines(), source))
+    # A name may hold what `splitlines` takes for the end of a line besides.
+    return _listing(_from_list(io.StringIO(text, newline=None), source))
 
 
 def _found(source: str, *, is_pattern: bool) -> list[str]:
     """The files that a pattern names or that lie below a directory, sorted."""
     fs, root = store.filesystem(source)
-    found = fs.glob(root, detail=True) if is_pattern else fs.find(root, detail=True)
+    is_here = store.is_local(source)
+    if is_pattern:
+        found = fs.glob(root, detail=True)
+    elif is_here:
+        return sorted(_below(root, source))
+    else:
+        found = fs.find(root, detail=True)
     paths = [path for path, info in found.items() if info["type"] != "directory"]
     if not is_pattern:
         top = len(root.rstrip("/")) + 1
         paths = [path for path in paths if "/." not in f"/{path[top:]}"]
-    is_here = store.is_local(source)
     return sorted(path if is_here else str(fs.unstrip_protocol(path)) for path in paths)
+
+
+def _below(root: str, source: str) -> Iterator[str]:
+    """The files below a directory of this machine; a link to another one counts as a file.
+
+    Raises:
+        JobError: a directory may not be read; its images would be left out without a word.
+    """
+
+    def refuse(error: OSError) -> NoReturn:
+        raise JobError(
+            f"setting 'source' is {source!r}: {error.filename!r} cannot be read: {error.strerror}.",
+            "Let the job's user read it, or name what it may read.",
+        ) from error
+
+    for folder, folders, files in os.walk(root, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        links = [name for name in folders if os.path.islink(f"{folder}/{name}")]  # noqa: PTH114
+        for name in (*files, *links):
+            if not name.startswith("."):
+                yield f"{folder.rstrip('/')}/{name}"
 
 
 def _from_list(names: Iterable[str | None], source: str) -> list[str]:
     """The names in a list: URIs, and paths that are relative to the list where it is a file."""
-    folder = "" if source.startswith("table:") else source.rpartition("/")[0]
+    is_here = source.startswith("table:") or store.is_local(source)
+    folder = (
+        str(store.local_path(source).absolute().parent)
+        if is_here
+        else source.rstrip("/").rpartition("/")[0]
+    )
     stripped = ((name or "").strip() for name in names)
     return [
         name
         if not name or _URI.match(name) or name.startswith("/")
-        else os.path.normpath(f"{folder or '.'}/{name}")
-        if store.is_local(folder)
+        else os.path.normpath(f"{folder}/{name}")
+        if is_here
         else f"{folder}/{name}"
         for name in stripped
     ]
@@ -157,16 +197,16 @@ def _checked(name: str) -> tuple[str, str | None]:
     except UnicodeEncodeError:
         shown = os.fsencode(name).decode("utf-8", "backslashreplace")
         return shown, "the file's name is not UTF-8"
-    if _URI.match(name) and "@" in name.split("/")[2]:
-        scheme, rest = name.split("://", 1)
-        host, slash, path = rest.partition("/")
-        return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}", "the URL holds a password"
+    uri = _URI.match(name)
+    if uri and "@" in uri[2] and scheme_of(name) not in _ACCOUNTS:
+        host = uri[2].rpartition("@")[2]
+        return f"{uri[1]}://{host}{name[uri.end() :]}", "the URL holds a password"
     return name, None
 
 
 def _version(name: str) -> str:
     """Size and time of a file; nothing for what a URL names, which only a download would tell."""
-    if _is_url(name) or (_URI.match(name) and urlsplit(name).scheme not in STORES):
+    if scheme_of(name) not in STORES:
         return ""
     try:
         fs, path = store.filesystem(name)
@@ -177,8 +217,10 @@ def _version(name: str) -> str:
     return " ".join(str(stamp) for stamp in stamps)
 
 
-def _is_url(name: str) -> bool:
-    return name.lower().startswith(("http://", "https://"))
+def scheme_of(name: str) -> str:
+    """The scheme of a URI in small letters; `file` for a path."""
+    uri = _URI.match(name)
+    return uri[1].lower() if uri else "file"
 
 
 STORES = ("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs")

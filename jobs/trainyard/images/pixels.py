@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -26,6 +28,17 @@ class Pixels:
     crop: float
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
+
+    def __post_init__(self) -> None:
+        """Refuse, with a ValueError, what no image could be made of."""
+        if not 0 < self.crop <= 1:
+            raise ValueError(f"the pixels' crop is {self.crop}, not above 0 and up to 1")
+        colours: dict[str, Sequence[float]] = {"mean": self.mean, "std": self.std}
+        for name, values in colours.items():
+            if len(values) != 3 or not all(map(math.isfinite, values)):
+                raise ValueError(f"the pixels' {name} is {list(values)}, not three numbers")
+        if 0 in self.std:
+            raise ValueError("the pixels' std holds a 0, which nothing can be divided by")
 
     @classmethod
     def from_mapping(cls, described: dict[str, Any] | None) -> Self | None:

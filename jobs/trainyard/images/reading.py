@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections import deque
 from collections.abc import Iterator
@@ -16,11 +15,9 @@ import pyarrow as pa
 from trainyard import store
 from trainyard.errors import TransientError
 from trainyard.images.fetching import Fetcher, too_large
-from trainyard.images.listing import STORES
+from trainyard.images.listing import STORES, scheme_of
 from trainyard.images.pixels import BadImageError, Limits, Pixels
 from trainyard.rows import Batch
-
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 Matrix = np.ndarray[Any, Any]
 
@@ -58,8 +55,7 @@ class ImageReader:
 
     def read(self, path: str) -> bytes:
         """The content of a file or of what a URL names; see `row` for the errors."""
-        named = _SCHEME.match(path)
-        scheme = named[1].lower() if named else "file"
+        scheme = scheme_of(path)
         if scheme in ("http", "https"):
             return self._fetcher.fetch(path)
         if scheme not in STORES:
@@ -76,7 +72,8 @@ class ImageReader:
         except PermissionError as error:
             raise BadImageError("the file may not be read") from error
         except (OSError, ValueError) as error:
-            if scheme == "file":  # a name that is too long, a disk's bad sector
+            # A name that can be none or is too long, a disk's bad sector.
+            if scheme == "file" or isinstance(error, ValueError):
                 raise BadImageError(f"the file cannot be read ({type(error).__name__})") from error
             raise TransientError(
                 f"{path!r} cannot be read: {type(error).__name__}: {error}.",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trainyard.contract import setting
 from trainyard.errors import SettingError
+from trainyard.images.hosts import split_entry
 from trainyard.specs.common import SOURCE_FORMATS, SPLITS, RunDirectory, check_model
 
 
@@ -131,13 +132,15 @@ class Predict(RunDirectory):
         return (self.split,) if self.split else SPLITS
 
     def check(self) -> None:
-        """Refuse a model at a web address, and a host that is a URL."""
+        """Refuse a model at a web address, and a host that no URL can have."""
         check_model("model", self.model)
         for entry in self.allowed_hosts:
-            if not entry.strip() or set("/@ ") & set(entry):
+            try:
+                split_entry(entry)
+            except ValueError as error:
                 raise SettingError(
                     "allowed_hosts",
                     list(self.allowed_hosts),
                     f"{entry!r} is no host",
-                    "Write its name alone, such as images.example.com, or name:port.",
-                )
+                    "Write its name alone, such as images.example.com, name:port or *.example.com.",
+                ) from error
