@@ -36,6 +36,8 @@ class Setting:
             it.
         multiline: whether a text may have several lines.
         operational: whether it says how or where the work is done, and not what comes of it.
+        search: range that a search over hyperparameters takes unless it is told another one; of a
+            mapping, the ranges of members by name. See `spaces`.
     """
 
     help: str
@@ -48,6 +50,7 @@ class Setting:
     template: str | None = None
     multiline: bool = False
     operational: bool = False
+    search: Mapping[str, Any] | None = None
 
     def check(self, name: str, value: Any) -> None:
         """Raise `SettingError` when a value breaks a bound or is not among the choices."""
@@ -82,6 +85,7 @@ def setting(
     template: str | None = None,
     multiline: bool = False,
     operational: bool = False,
+    search: Mapping[str, Any] | None = None,
 ) -> Any:
     """Declare a field of a contract, required unless it has a default; see `Setting`."""
     described = Setting(
@@ -95,6 +99,7 @@ def setting(
         template=template,
         multiline=multiline,
         operational=operational,
+        search=search,
     )
     if template is not None:
         default = template

@@ -9,6 +9,7 @@
         result.json             the manifest; written last
         commits/...json         which parts of an output are done; see `commits`
         data/ model/ report/ checkpoints/ predictions/ quarantine/ images/     what the jobs make
+        study.db                a search's study; trials/00001/ is what each of its trials leaves
 
 A run directory may lie on any filesystem that fsspec knows (`file`, `s3`, `abfs`, ...). Only the
 standard library is imported here.
@@ -39,6 +40,8 @@ VERDICT = "verdict.json"
 PREDICTIONS = "predictions"
 QUARANTINE = "quarantine"
 IMAGES = "images"
+STUDY = "study.db"
+TRIALS = "trials"
 
 MADE = (
     *(EVENTS, DEATHS, COMMITS, DATA, MODEL, CHECKPOINTS, REPORT),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from trainyard import store
-from trainyard.dataset import CLASSIFICATION, FEATURES, KEY, LABEL, MARGIN, WEIGHT, Dataset
+from trainyard.dataset import (
+    CLASSIFICATION,
+    FEATURES,
+    KEY,
+    LABEL,
+    MARGIN,
+    WEIGHT,
+    Dataset,
+)
 from trainyard.errors import JobError
+from trainyard.rowgroups import RowGroups, open_groups
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +99,7 @@ class PieceReader:
         self._classes = len(dataset.classes) if dataset.task == CLASSIFICATION else None
         self._weighted = dataset.weight is not None
         self._margins = dataset.margins if dataset.base_margin is not None else 0
-        self._file: tuple[str, pq.ParquetFile] | None = None
-        self._opened = ExitStack()
+        self._file: tuple[str, RowGroups] | None = None
 
     def arrays(self, parts: Sequence[Piece]) -> Arrays:
         """The rows of all parts, in order."""
@@ -108,7 +113,7 @@ class PieceReader:
         start = 0
         for piece in parts:
             end = start + piece.rows
-            table = self._table(piece, columns)
+            table = self.table(piece, columns)
             features[start:end] = self._features(piece, table.column(FEATURES).combine_chunks())
             labels[start:end] = self._labels(piece, table.column(LABEL).combine_chunks())
             if self._weighted:
@@ -126,13 +131,13 @@ class PieceReader:
 
     def keys(self, parts: Sequence[Piece]) -> pa.Array:
         """The keys of all parts, in order."""
-        found = [self._table(piece, [KEY]).column(KEY).combine_chunks() for piece in parts]
+        found = [self.table(piece, [KEY]).column(KEY).combine_chunks() for piece in parts]
         return pa.concat_arrays([pa.array([], pa.string()), *found])
 
     def labels(self, parts: Sequence[Piece]) -> npt.NDArray[Any]:
         """The labels of all parts, in order; reads nothing else."""
         found = [
-            self._labels(piece, self._table(piece, [LABEL]).column(LABEL).combine_chunks())
+            self._labels(piece, self.table(piece, [LABEL]).column(LABEL).combine_chunks())
             for piece in parts
         ]
         kind = np.float32 if self._classes is None else np.int64
@@ -164,29 +169,28 @@ class PieceReader:
         labels: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
         return labels
 
-    def _table(self, piece: Piece, columns: list[str]) -> pa.Table:
+    def table(self, piece: Piece, columns: Sequence[str]) -> pa.Table:
+        """Columns of a piece as they are stored."""
         try:
             file = self._open(piece.uri)
-            if file.metadata.row_group(piece.group).num_rows != piece.group_rows:
+            if file.rows(piece.group) != piece.group_rows:
                 raise _changed(piece, "a row group has another number of rows")
-            missing = set(columns) - set(file.schema_arrow.names)
+            missing = set(columns) - set(file.names)
             if missing:
                 raise _changed(piece, f"it has no column {', '.join(sorted(missing))}")
-            table = file.read_row_group(piece.group, columns=columns, use_threads=False)
+            table = file.read(piece.group, columns)
         except FileNotFoundError as error:
             raise _changed(piece, "it is not there") from error
         except (OSError, pa.ArrowException, IndexError) as error:
             raise _changed(piece, f"it cannot be read: {error}") from error
         return table.slice(piece.start, piece.rows)
 
-    def _open(self, uri: str) -> pq.ParquetFile:
+    def _open(self, uri: str) -> RowGroups:
         if self._file is None or self._file[0] != uri:
+            if self._file is not None:
+                self._file[1].close()
             self._file = None
-            self._opened.close()
-            fs, path = store.filesystem(uri)
-            source = self._opened.enter_context(fs.open(path, "rb"))
-            file = pq.ParquetFile(source, page_checksum_verification=True)
-            self._file = uri, self._opened.enter_context(file)
+            self._file = uri, open_groups(uri)
         return self._file[1]
 
 

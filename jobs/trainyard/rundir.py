@@ -13,13 +13,16 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from trainyard import store
 from trainyard.errors import JobError
 from trainyard.layout import DEATHS, EVENTS, FAILURE, RESULT, join
+
+AfterStep = Callable[[int, Mapping[str, float | None]], None]
+"""What a training calls after an epoch or round: its number from 1, and its figures by name."""
 
 
 class EventWriter:

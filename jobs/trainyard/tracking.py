@@ -119,8 +119,8 @@ def track(
     with registry.answering():
         run = _find_run(client, experiment, identity)
         if run is None:
-            run = _start_run(client, experiment, params, tags, history)
-            _log_files(client, run, files or {})
+            run = start_run(client, experiment, params, tags, history)
+            log_files(client, run, files or {})
             _log_model(client, run, model_directory, complete)
             client.set_terminated(run.info.run_id)
         version = _find_version(client, model_name, identity)
@@ -132,20 +132,21 @@ def track(
 
 def _find_run(client: MlflowClient, experiment: str, identity: Mapping[str, str]) -> Run | None:
     """The complete run of a training; what an interrupted attempt left of it is removed."""
-    found = client.search_runs([experiment], _tagged(identity))
+    found = client.search_runs([experiment], tagged(identity))
     for run in found:
         if run.info.status != "FINISHED":
             client.delete_run(run.info.run_id)
     return next((run for run in found if run.info.status == "FINISHED"), None)
 
 
-def _start_run(
+def start_run(
     client: MlflowClient,
     experiment: str,
     params: Mapping[str, Any],
     tags: Mapping[str, str],
     history: Sequence[Mapping[str, float | None]],
 ) -> Run:
+    """Begin a run that has these parameters, tags, and metrics of each step from 1 on."""
     from mlflow.entities import Metric, Param
 
     run = client.create_run(experiment, tags=dict(tags))
@@ -162,7 +163,8 @@ def _start_run(
     return run
 
 
-def _log_files(client: MlflowClient, run: Run, files: Mapping[str, bytes]) -> None:
+def log_files(client: MlflowClient, run: Run, files: Mapping[str, bytes]) -> None:
+    """Keep files with a run, by path."""
     with tempfile.TemporaryDirectory() as copy:
         for path, data in files.items():
             target = Path(copy) / path
@@ -185,7 +187,7 @@ def _log_model(
 def _find_version(
     client: MlflowClient, name: str, identity: Mapping[str, str]
 ) -> ModelVersion | None:
-    found = client.search_model_versions(f"name = '{name}' and {_tagged(identity)}")
+    found = client.search_model_versions(f"name = '{name}' and {tagged(identity)}")
     return found[0] if found else None
 
 
@@ -208,5 +210,6 @@ def _made_meanwhile() -> Iterator[None]:
             raise
 
 
-def _tagged(tags: Mapping[str, str]) -> str:
+def tagged(tags: Mapping[str, str]) -> str:
+    """What finds, in a search, all that has these tags."""
     return " and ".join(f'tags.`{name}` = "{value}"' for name, value in tags.items())

@@ -81,7 +81,7 @@ class BarrierLauncher:
     def _collect(
         self, task: Task, pickled: bytes, reports: Reports, ranks: int, deadline: float
     ) -> list[tuple[int, Any]]:
-        tag = f"trainyard-ranks-{task.desk.port}"
+        tag = f"trainyard-ranks-{task.desk.line.port}"
         late = threading.Event()
         watch = threading.Thread(
             target=self._watch, args=(reports, deadline, tag, late), name="start-watch", daemon=True

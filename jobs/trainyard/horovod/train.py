@@ -23,14 +23,21 @@ from trainyard.horovod.history import Epoch, TrainResult, best_of, has_stalled
 from trainyard.horovod.loader import Loader, Plan
 from trainyard.horovod.objective import Judged, Objective, objective_of
 from trainyard.horovod.pieces import Rows
-from trainyard.rundir import EventWriter, rank0_events, tell_resumed
+from trainyard.rundir import AfterStep, EventWriter, rank0_events, tell_resumed
 from trainyard.specs import TrainHorovod
 
 PROGRESS_SECONDS = 2.0
 """How often progress within an epoch is reported."""
 
 
-def train(spec: TrainHorovod, dataset: Dataset, *, claim: int, launch: int = 1) -> TrainResult:
+def train(
+    spec: TrainHorovod,
+    dataset: Dataset,
+    *,
+    claim: int,
+    launch: int = 1,
+    after: AfterStep | None = None,
+) -> TrainResult:
     """Train a network on this rank's share of a dataset; Horovod is initialised.
 
     An attempt that finds checkpoints of the same data and decisive settings goes on after the last.
@@ -40,6 +47,7 @@ def train(spec: TrainHorovod, dataset: Dataset, *, claim: int, launch: int = 1) 
         dataset: the prepared dataset.
         claim: number of the driver's claim, for the events that rank 0 writes.
         launch: number of the launch under this claim, likewise.
+        after: called on rank 0 after each epoch, once it is kept; what it raises ends the training.
 
     Raises:
         JobError: the loss is no longer finite.
@@ -48,14 +56,21 @@ def train(spec: TrainHorovod, dataset: Dataset, *, claim: int, launch: int = 1) 
     if hvd.rank() > 0:
         return _Training(spec, dataset, None).run()
     with rank0_events(spec.run_dir, claim=claim, launch=launch) as events:
-        return _Training(spec, dataset, events).run()
+        return _Training(spec, dataset, events, after).run()
 
 
 class _Training:
     """One rank's training; `events` is None on all ranks but the first."""
 
-    def __init__(self, spec: TrainHorovod, dataset: Dataset, events: EventWriter | None) -> None:
+    def __init__(
+        self,
+        spec: TrainHorovod,
+        dataset: Dataset,
+        events: EventWriter | None,
+        after: AfterStep | None = None,
+    ) -> None:
         self.spec = spec
+        self.after = after
         self.dataset = dataset
         self.events = events
         self.device = device.choose(spec.device)
@@ -161,6 +176,8 @@ class _Training:
                 f"better in {self.spec.patience} epochs"
             )
         self.told = time.monotonic()
+        if self.after is not None:
+            self.after(epoch.number, epoch.figures())
 
     def _epoch(self, number: int) -> Epoch:
         # Seeded by the epoch, so that a resumed training draws what an uninterrupted one would.

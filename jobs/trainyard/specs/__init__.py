@@ -7,6 +7,7 @@ from trainyard.specs.predict import Predict
 from trainyard.specs.prepare import Prepare
 from trainyard.specs.train_horovod import TrainHorovod
 from trainyard.specs.train_xgboost import TrainXGBoost
+from trainyard.specs.tune import Tune
 
 __all__ = [
     "JOBS",
@@ -20,6 +21,7 @@ __all__ = [
     "RunDirectory",
     "TrainHorovod",
     "TrainXGBoost",
+    "Tune",
 ]
 
 JOBS: tuple[type[RunDirectory], ...] = (
@@ -28,6 +30,7 @@ JOBS: tuple[type[RunDirectory], ...] = (
     TrainXGBoost,
     Evaluate,
     Predict,
+    Tune,
     EstimatorTutorial,
 )
 """Every job: those of a pipeline in its order, and the others."""

@@ -53,12 +53,17 @@ class TrainHorovod(RunDirectory):
         maximum=1_000_000,
         help="Most rows of a step on each rank.",
         section="Training",
+        search={"low": 16, "high": 512, "log": True},
     )
     optimizer: str = setting(
         "SGD", choices=tuple(OPTIMIZER_PARAMS), help="Class in torch.optim.", section="Training"
     )
     learning_rate: float = setting(
-        0.025, above=0.0, help="Learning rate of one rank.", section="Training"
+        0.025,
+        above=0.0,
+        help="Learning rate of one rank.",
+        section="Training",
+        search={"low": 0.001, "high": 0.3, "log": True},
     )
     scale_learning_rate: bool = setting(
         True, help="Multiply the learning rate by the number of ranks.", section="Training"
@@ -80,6 +85,7 @@ class TrainHorovod(RunDirectory):
         choices=("constant", "cosine", "linear", "step"),
         help="How the learning rate falls; cosine and linear end at 0.",
         section="Schedule",
+        search={"choices": ["constant", "cosine", "linear"]},
     )
     warmup_epochs: float = setting(
         0.0,

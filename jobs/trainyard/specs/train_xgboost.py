@@ -44,10 +44,20 @@ class TrainXGBoost(RunDirectory):
         100, minimum=1, maximum=100_000, help="Most boosting rounds.", section="Training"
     )
     learning_rate: float = setting(
-        0.3, above=0.0, maximum=1.0, help="How much each round adds (eta).", section="Training"
+        0.3,
+        above=0.0,
+        maximum=1.0,
+        help="How much each round adds (eta).",
+        section="Training",
+        search={"low": 0.02, "high": 0.5, "log": True},
     )
     max_depth: int = setting(
-        6, minimum=0, maximum=64, help="Depth of a tree; 0 is no limit.", section="Training"
+        6,
+        minimum=0,
+        maximum=64,
+        help="Depth of a tree; 0 is no limit.",
+        section="Training",
+        search={"low": 2, "high": 10},
     )
     objective: str = setting(
         "auto",
@@ -56,7 +66,13 @@ class TrainXGBoost(RunDirectory):
         section="Training",
     )
     booster_params: dict[str, object] = setting(
-        {}, help="The booster's own parameters by XGBoost's names, as JSON.", section="Training"
+        {},
+        help="The booster's own parameters by XGBoost's names, as JSON.",
+        section="Training",
+        search={
+            "min_child_weight": {"low": 1.0, "high": 20.0, "log": True},
+            "colsample_bytree": {"low": 0.4, "high": 1.0},
+        },
     )
     class_weights: str = setting(class_weights.NONE, help=class_weights.HELP, section="Training")
     metrics: tuple[str, ...] = setting(

@@ -23,7 +23,7 @@ from trainyard.boosters import GROWING
 from trainyard.checkpoints import Checkpoints
 from trainyard.dataset import CLASSIFICATION, Dataset
 from trainyard.errors import JobError
-from trainyard.rundir import EventWriter, rank0_events, tell_resumed
+from trainyard.rundir import AfterStep, EventWriter, rank0_events, tell_resumed
 from trainyard.specs import TrainXGBoost
 from trainyard.specs.class_weights import BALANCED, class_weight_values
 from trainyard.xgboost import booster as boosters
@@ -48,6 +48,7 @@ def train(
     claim: int,
     launch: int = 1,
     callbacks: Sequence[xgb.callback.TrainingCallback] = (),
+    after: AfterStep | None = None,
 ) -> TrainResult:
     """Train trees on this worker's share of a dataset; XGBoost's collective is joined.
 
@@ -60,6 +61,7 @@ def train(
         launch: number of the launch under this claim, likewise.
         callbacks: XGBoost's, called on every worker; one that stops the training keeps what is
             there.
+        after: called on rank 0 after each round; what it raises ends the training.
 
     Raises:
         JobError: the labels cannot be learnt, or a metric is not finite.
@@ -67,7 +69,7 @@ def train(
     if collective.get_rank() > 0:
         return _Training(spec, dataset, None, callbacks).run()
     with rank0_events(spec.run_dir, claim=claim, launch=launch) as events:
-        return _Training(spec, dataset, events, callbacks).run()
+        return _Training(spec, dataset, events, callbacks, after).run()
 
 
 class _Training:
@@ -79,8 +81,10 @@ class _Training:
         dataset: Dataset,
         events: EventWriter | None,
         callbacks: Sequence[xgb.callback.TrainingCallback],
+        after: AfterStep | None = None,
     ) -> None:
         self.spec = spec
+        self.after = after
         self.callbacks = callbacks
         self.is_stopped = False
         self.dataset = dataset
@@ -254,6 +258,8 @@ class _Training:
                 f"did not get better in {self.spec.early_stopping_rounds} rounds; round "
                 f"{best.number} is kept"
             )
+        if self.after is not None:
+            self.after(done.number, done.figures)
 
     def _check_finite(self, done: Round) -> None:
         for name, value in done.figures.items():

@@ -1,0 +1,211 @@
+"""The space of a search: which settings of a training job are tried, and within which bounds.
+
+A space is a mapping, as JSON, from the name of a setting, or MAPPING.NAME for a member of one that
+is a mapping itself, to what is tried of it:
+
+    {"learning_rate": {"low": 0.001, "high": 0.3, "log": true},
+     "max_depth": {"low": 2, "high": 10, "step": 2},
+     "booster_params.subsample": {"low": 0.5, "high": 1.0},
+     "schedule": {"choices": ["constant", "cosine"]},
+     "batch_size": {}}
+
+An empty entry is the range that the contract has beside the setting; an empty space is all of
+those. Only the standard library is imported here: Airflow's side checks spaces too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainyard.contract import Contract, Field
+from trainyard.errors import SettingError, nearest
+
+_RANGE = {"low", "high", "step", "log"}
+
+NOT_SEARCHED = ("ranks", "num_workers", "scale_learning_rate", "device", "streaming", "seed")
+"""Settings that are not operational and yet nothing to choose a model by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dimension:
+    """One setting of a space.
+
+    Attributes:
+        name: the setting, or MAPPING.NAME.
+        choices: the values tried; empty for a range.
+        low: least number of a range, inclusive.
+        high: greatest, inclusive.
+        step: distance of the numbers tried, if they have one.
+        log: whether they are spread evenly by their logarithms.
+        whole: whether they are whole.
+    """
+
+    name: str
+    choices: tuple[Any, ...] = ()
+    low: float = 0
+    high: float = 0
+    step: float | None = None
+    log: bool = False
+    whole: bool = False
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """The values that must be allowed for all between them to be."""
+        return self.choices or (self.low, self.high)
+
+    @property
+    def labels(self) -> dict[str | int | float | bool | None, Any]:
+        """The choices by a plain value of each, which is itself or its JSON."""
+        plain = (str, int, float, bool, type(None))
+        return {c if isinstance(c, plain) else json.dumps(c): c for c in self.choices}
+
+
+def space_of(
+    contract: type[Contract], given: Mapping[str, Any], fixed: Mapping[str, Any]
+) -> tuple[Dimension, ...]:
+    """Read a space, and check it against a contract.
+
+    Args:
+        contract: of the job whose settings are tried.
+        given: the space; see the module.
+        fixed: settings that all trials have, enough to build the contract.
+
+    Raises:
+        SettingError: a setting is not known or not tried, or the contract does not allow an end.
+    """
+    declared = dict(_declared(contract))
+    space = []
+    for name, entry in (given or declared).items():
+        field = _field(contract, name, given)
+        if not isinstance(entry, Mapping):
+            raise _refused(name, entry, "it is no mapping", 'Write {"low": 1, "high": 10}.')
+        if not entry and name not in declared:
+            raise _refused(
+                name,
+                dict(entry),
+                "the contract has no range of its own beside it",
+                'Give one, such as {"low": 1, "high": 10}, or {"choices": [...]}.',
+            )
+        dimension = _dimension(field, name, entry or declared[name])
+        for value in dimension.ends:
+            try:
+                contract.from_mapping(merged(contract, fixed, {name: value}))
+            except SettingError as error:
+                problem = f"with {value!r} setting {error.name!r} is refused: {error.problem}"
+                raise _refused(name, entry or declared[name], problem, error.fix) from error
+        space.append(dimension)
+    return tuple(space)
+
+
+def merged(
+    contract: type[Contract], settings: Mapping[str, Any], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Settings with tried values in their places: MAPPING.NAME beside the mapping's other members.
+
+    Args:
+        contract: whose default a mapping has that is not among the settings.
+        settings: those that are given.
+        values: those that are tried, by the names of a space.
+    """
+    defaults = {field.name: field.default for field in contract.settings()}
+    found = dict(settings)
+    for name, value in values.items():
+        outer, dot, inner = name.partition(".")
+        found[outer] = {**found.get(outer, defaults[outer]), inner: value} if dot else value
+    return found
+
+
+def _declared(contract: type[Contract]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for field in contract.settings():
+        search = field.setting.search
+        if search is None:
+            continue
+        if field.kind is dict:
+            yield from ((f"{field.name}.{name}", entry) for name, entry in search.items())
+        else:
+            yield field.name, search
+
+
+def _field(contract: type[Contract], name: str, given: Mapping[str, Any]) -> Field:
+    """The setting that a name of a space is of."""
+    fields = {field.name: field for field in contract.settings() if _is_tried(field)}
+    outer, dot, inner = name.partition(".")
+    if outer not in fields:
+        known = outer in {field.name for field in contract.settings()}
+        problem = "is nothing to choose a model by" if known else "is no setting"
+        raise SettingError(
+            "space", given, f"{outer!r} {problem} of {contract.job}", nearest(outer, fields)
+        )
+    if dot and (fields[outer].kind is not dict or not inner):
+        raise SettingError(
+            "space", given, f"{outer!r} has no members to name", f"Write it as {outer!r} alone."
+        )
+    return fields[outer]
+
+
+def _is_tried(field: Field) -> bool:
+    return not field.setting.operational and field.name not in NOT_SEARCHED
+
+
+def _dimension(field: Field, name: str, entry: Mapping[str, Any]) -> Dimension:
+    if set(entry) == {"choices"}:
+        return _choice(name, entry)
+    if unknown := set(entry) - _RANGE - {"choices"}:
+        odd = sorted(unknown)[0]
+        raise _refused(name, entry, f"it has no {odd!r}", nearest(odd, _RANGE | {"choices"}))
+    if "choices" in entry or not {"low", "high"} <= set(entry):
+        raise _refused(
+            name, entry, "it is neither a range nor choices", "Give low and high, or choices alone."
+        )
+    if field.kind not in (int, float, dict) or (field.name == name and field.kind is dict):
+        raise _refused(name, entry, f"{name} is no number", 'Give {"choices": [...]}.')
+    low, high, step, log = (entry.get(key) for key in ("low", "high", "step", "log"))
+    numbers = [low, high] + [step] * (step is not None)
+    if not all(_is_number(number) for number in numbers):
+        raise _refused(name, entry, "an end or step is no finite number", "Give numbers.")
+    if log not in (None, True, False):
+        raise _refused(name, entry, "log is neither true nor false", "Give true or false.")
+    if low > high:
+        raise _refused(name, entry, "low is above high", "Swap them.")
+    if step is not None and (step <= 0 or log):
+        problem = "log and step exclude each other" if log else "step is not above 0"
+        raise _refused(name, entry, problem, "Leave step out, or give one above 0 without log.")
+    if log and low <= 0:
+        raise _refused(name, entry, "0 and less have no logarithm", "Raise low, or leave log out.")
+    if field.kind is int and any(number % 1 for number in numbers):
+        raise _refused(name, entry, f"{name} is a whole number", "Give whole numbers.")
+    whole = field.kind is int or (field.kind is dict and all(isinstance(n, int) for n in numbers))
+    kind = int if whole else float
+    return Dimension(
+        name=name,
+        low=kind(low),
+        high=kind(high),
+        step=None if step is None else kind(step),
+        log=bool(log),
+        whole=whole,
+    )
+
+
+def _choice(name: str, entry: Mapping[str, Any]) -> Dimension:
+    values = entry["choices"]
+    if not isinstance(values, list | tuple) or not values:
+        raise _refused(
+            name, entry, "choices is no list with values", "Give a list, such as [1, 2]."
+        )
+    dimension = Dimension(name=name, choices=tuple(values))
+    if len(dimension.labels) < len(values):
+        raise _refused(name, entry, "a choice repeats", "Name each once.")
+    return dimension
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _refused(name: str, entry: Any, problem: str, fix: str) -> SettingError:
+    shown = dict(entry) if isinstance(entry, Mapping) else entry
+    return SettingError("space", {name: shown}, problem, fix)

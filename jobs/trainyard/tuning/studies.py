@@ -1,0 +1,176 @@
+"""Where studies are kept: a file in a study's directory, or a database for all of them.
+
+The file is written whole after each change that counts, from a copy on the driver's own disk: the
+same code serves a disk and an object store, and no SQLite file is shared over a network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.exceptions import StorageInternalError
+from optuna.pruners import BasePruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
+from sqlalchemy import event
+from sqlalchemy.exc import SQLAlchemyError
+
+from trainyard import store
+from trainyard.claims import Claim
+from trainyard.errors import PASSWORD, JobError, TransientError, shown
+from trainyard.layout import STUDY, join
+from trainyard.specs import Tune
+from trainyard.tuning.engines import Goal
+from trainyard.tuning.study import Study
+
+STUDIES = "TRAINYARD_STUDIES"
+"""Environment variable: the database of all studies, such as postgresql://user:password@host/name.
+Without it each study is a file in its own directory."""
+
+_ABOUT = "trainyard.about"
+
+
+@contextmanager
+def open_study(spec: Tune, goal: Goal, fingerprint: str) -> Iterator[Study]:
+    """The study of a search, made where there is none; it is this driver's alone in the block.
+
+    Args:
+        spec: the search.
+        goal: what trials are compared by.
+        fingerprint: of the dataset.
+
+    Raises:
+        TransientError: its database does not answer, or another driver works on it.
+        JobError: it is of another search.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    directory = spec.study or spec.run_dir
+    with _held(spec), _storage(directory) as (storage, save), _answering():
+        study = optuna.create_study(
+            storage=storage,
+            study_name=hashlib.sha256(store.real(directory).encode()).hexdigest()[:32],
+            direction="maximize" if goal.grows else "minimize",
+            pruner=_pruner(spec),
+            load_if_exists=True,
+        )
+        about = json.loads(json.dumps(_about(spec, goal, fingerprint)))
+        known = study.user_attrs.get(_ABOUT)
+        if known is None:
+            study.set_user_attr(_ABOUT, about)
+        else:
+            _check_same(directory, known, about)
+        yield Study(study, spec, spec.dimensions, save)
+        save()
+
+
+@contextmanager
+def _held(spec: Tune) -> Iterator[None]:
+    """Keep other drivers from a study that several runs go on with; a run's own is claimed."""
+    if spec.study is None or store.real(spec.study) == store.real(spec.run_dir):
+        yield
+        return
+    claim = Claim.take(spec.study)
+    try:
+        yield
+    finally:
+        claim.release()
+
+
+@contextmanager
+def _storage(directory: str) -> Iterator[tuple[optuna.storages.RDBStorage, Callable[[], None]]]:
+    """The storage of a study, and what makes its present state last."""
+    if url := os.environ.get(STUDIES):
+        # SQLAlchemy takes another driver by itself than the one that is installed.
+        url = url.replace("postgresql://", "postgresql+psycopg2://", 1)
+        with _answering():
+            storage = optuna.storages.RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
+        yield storage, lambda: None
+        return
+    kept = join(directory, STUDY)
+    with tempfile.TemporaryDirectory(prefix="trainyard-study-") as own:
+        path = Path(own) / STUDY
+        if store.exists(kept):
+            path.write_bytes(store.read_bytes(kept))
+        try:
+            storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+        except (SQLAlchemyError, StorageInternalError, RuntimeError) as error:
+            raise JobError(
+                f"{kept!r} is no study: {_line(error)}.", "Restore it, or use another directory."
+            ) from error
+        # What lasts is the copy, and not this file.
+        event.listen(storage.engine, "connect", _without_waiting)
+
+        def save() -> None:
+            connection = sqlite3.connect(path)
+            try:
+                data = connection.serialize()
+            finally:
+                connection.close()
+            with store.writing(f"the study {kept!r}"):
+                store.write_bytes(kept, data)
+
+        try:
+            yield storage, save
+        finally:
+            storage.engine.dispose()
+
+
+def _without_waiting(connection: Any, _: Any) -> None:
+    connection.execute("PRAGMA synchronous=OFF")
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Turn what a study's database raises into a `JobError`."""
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        raise TransientError(
+            f"the database of studies answers: {_line(error)}",
+            f"Check {STUDIES} and that the database is up.",
+        ) from error
+
+
+def _line(error: BaseException) -> str:
+    cause = error.__cause__ or error
+    return PASSWORD.sub("(hidden)", str(cause).strip().splitlines()[0])
+
+
+def _pruner(spec: Tune) -> BasePruner:
+    if spec.pruner == "median":
+        return MedianPruner(
+            n_startup_trials=spec.prune_after_trials, n_warmup_steps=spec.prune_after_steps
+        )
+    if spec.pruner == "halving":
+        return SuccessiveHalvingPruner(min_resource=max(1, spec.prune_after_steps))
+    return NopPruner()
+
+
+def _about(spec: Tune, goal: Goal, fingerprint: str) -> dict[str, Any]:
+    """What all trials of a study must have in common to be compared."""
+    return {
+        "engine": spec.engine,
+        "metric": goal.metric,
+        "direction": "maximize" if goal.grows else "minimize",
+        "space": [dataclasses.asdict(dimension) for dimension in spec.dimensions],
+        "fixed": spec.fixed,
+        "dataset": fingerprint,
+    }
+
+
+def _check_same(directory: str, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    for name, value in wanted.items():
+        if known.get(name) != value:
+            raise JobError(
+                f"the study in {directory!r} was made with {name} {shown(known.get(name))}, and "
+                f"this run has {shown(value)}: its trials cannot be compared with these.",
+                "Use another directory for the study, or the settings that it was made with.",
+            )

@@ -1,0 +1,86 @@
+"""One trial, inside its Spark task: a training with one rank that tells the driver how it does."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard import store
+from trainyard.barrier.calls import Line
+from trainyard.dataset import Dataset
+from trainyard.errors import JobError
+from trainyard.layout import CHECKPOINTS, join
+from trainyard.local_copy import local_copy
+from trainyard.rundir import finite
+from trainyard.tuning.engines import Training, steps_of, train
+from trainyard.tuning.outcomes import Outcome, PrunedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """Travels to a task, and trains there.
+
+    Attributes:
+        number: of the trial in its study.
+        training: its settings.
+        dataset: the prepared dataset, which is read once on each machine.
+        metric: what trials are compared by.
+        every: epochs or rounds after which the driver is told.
+        claim: number of the driver's claim on the run directory.
+        line: to the driver.
+    """
+
+    number: int
+    training: Training
+    dataset: Dataset
+    metric: str
+    every: int
+    claim: int
+    line: Line
+
+    def run(self) -> Outcome:
+        """Train; whatever goes wrong in the training is the outcome."""
+        began, worker = time.monotonic(), f"{socket.gethostname()} process {os.getpid()}"
+        # One thread a trial: a second one on busy cores costs more than it brings.
+        os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE")
+        value, cause, fix = None, None, ""
+        try:
+            dataset = local_copy(self.dataset, ("train", "validation"), _local_directory())
+            figures = train(self.training, dataset, claim=self.claim, after=self._tell)
+            value = figures[self.metric]
+        except PrunedError:
+            pass
+        except JobError as error:
+            cause, fix = error.cause, error.fix
+        except Exception as error:
+            print(traceback.format_exc(), flush=True)  # in the executor's log, as far as it is kept
+            cause = f"{type(error).__name__}: {error}"
+            fix = "Read its traceback in the log of the executor that ran it."
+        if cause is None:
+            store.remove(join(self.training.run_dir, CHECKPOINTS))
+        return Outcome(
+            value=value,
+            cause=cause,
+            fix=fix,
+            seconds=time.monotonic() - began,
+            worker=worker,
+        )
+
+    def _tell(self, step: int, figures: Mapping[str, float | None]) -> None:
+        if step % self.every and step != steps_of(self.training):
+            return
+        told = {"step": step, "value": finite(figures[self.metric])}
+        if self.line.call(f"trial {self.number}", told)["prune"]:
+            raise PrunedError
+
+
+def _local_directory() -> Path:
+    """A directory of this machine that Spark removes with the application."""
+    from pyspark import SparkFiles
+
+    return Path(SparkFiles.getRootDirectory()) / "datasets"
