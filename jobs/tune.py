@@ -113,23 +113,22 @@ def best_of(study: Study) -> FrozenTrial:
 def described(study: Study, trial: FrozenTrial) -> dict[str, Any]:
     """A trial as plain JSON."""
     attributes = ("seconds", "worker", "cause", "fix", "same_as")
-    return finite(
-        {
-            "trial": trial.number,
-            "state": trial.state.name.lower(),
-            "value": trial.value,
-            "params": study.values(trial) if trial.params else {},
-            "reported": dict(trial.intermediate_values),
-            **{name: trial.user_attrs[name] for name in attributes if name in trial.user_attrs},
-        }
-    )
+    told = {name: trial.user_attrs[name] for name in attributes if name in trial.user_attrs}
+    return {
+        "trial": trial.number,
+        "state": trial.state.name.lower(),
+        "value": finite(trial.value),
+        "params": study.values(trial) if trial.params else {},
+        "reported": finite(trial.intermediate_values),
+        **told,
+    }
 
 
 def report(spec: Tune, goal: Goal, study: Study, run: Run) -> dict[str, bytes]:
     """Write what is known of the trials, and pictures of them; return the files by name."""
     ended = [t for t in study.trials if t.state.is_finished()]
     complete = [t for t in ended if t.state == TrialState.COMPLETE]
-    found = plots.importances(study.optuna)
+    found = plots.importances(study.inner)
     title = f"{len(ended)} trials of {spec.engine}"
     trials = [described(study, trial) for trial in ended]
     files = {
@@ -152,8 +151,12 @@ def report(spec: Tune, goal: Goal, study: Study, run: Run) -> dict[str, bytes]:
 def recorded(spec: Tune, goal: Goal, study: Study, dataset: Dataset) -> Iterator[Record]:
     """Record trials in MLflow, beside the search, as they end."""
     record = Record(spec, goal, study, dataset.fingerprint)
-    with Repeating(record.update, every=_RECORD_SECONDS, name="record"):
-        yield record
+    try:
+        with Repeating(record.update, every=_RECORD_SECONDS, name="record"):
+            yield record
+    except Exception:
+        record.fail()
+        raise
 
 
 def work(spec: Tune, run: Run) -> dict[str, Any]:
@@ -163,7 +166,7 @@ def work(spec: Tune, run: Run) -> dict[str, Any]:
     with open_study(spec, goal, dataset.fingerprint) as study:
         with recorded(spec, goal, study, dataset) as record:
             search(spec, dataset, goal, run, study)
-        best = best_of(study)
+            best = best_of(study)
         run.events.note("recording the search in MLflow")
         files = report(spec, goal, study, run)
         record.finish({f"best_{goal.metric}": float(best.value or 0.0)}, files)

@@ -163,11 +163,12 @@ def _dimension(field: Field, name: str, entry: Mapping[str, Any]) -> Dimension:
         )
     if field.kind not in (int, float, dict) or (field.name == name and field.kind is dict):
         raise _refused(name, entry, f"{name} is no number", 'Give {"choices": [...]}.')
-    low, high, step, log = (entry.get(key) for key in ("low", "high", "step", "log"))
+    low, high = entry["low"], entry["high"]
+    step, log = entry.get("step"), entry.get("log", False)
     numbers = [low, high] + [step] * (step is not None)
     if not all(_is_number(number) for number in numbers):
         raise _refused(name, entry, "an end or step is no finite number", "Give numbers.")
-    if log not in (None, True, False):
+    if not isinstance(log, bool):
         raise _refused(name, entry, "log is neither true nor false", "Give true or false.")
     if low > high:
         raise _refused(name, entry, "low is above high", "Swap them.")
@@ -185,7 +186,7 @@ def _dimension(field: Field, name: str, entry: Mapping[str, Any]) -> Dimension:
         low=kind(low),
         high=kind(high),
         step=None if step is None else kind(step),
-        log=bool(log),
+        log=log,
         whole=whole,
     )
 

@@ -45,6 +45,12 @@ MODEL = {"name": "mnist", "version": "3", "uri": "models:/mnist/3"}
 METRICS = {"accuracy": {"value": 0.95, "low": 0.93, "high": 0.96}}
 RESULTS: dict[str, dict[str, Any]] = {
     "prepare": {"outputs": {"dataset": f"{STORE}/prepared/data"}},
+    "tune": {
+        "best": {
+            "engine": "xgboost",
+            "settings": {"rounds": 50, "max_depth": 4, "booster_params": {"subsample": 0.8}},
+        }
+    },
     "train": {
         "outputs": {"model": f"{STORE}/trained/model", "model_uri": "models:/mnist/3"},
         "model": {"name": "mnist", "version": "3", "mlflow_run_id": "0123456789abcdef"},

@@ -15,6 +15,7 @@ HEAVY = {
     "torch",
     "xgboost",
     "mlflow",
+    "optuna",
     "horovod",
     "pandas",
     "numpy",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 TASKS = {
     "mnist_horovod": ["doctor", "prepare", "train", "evaluate", "promote", "predict"],
     "flight_delays_xgboost": ["doctor", "prepare", "train", "evaluate", "promote", "predict"],
+    "tune_mnist": ["doctor", "prepare", "tune", "train", "evaluate", "promote", "predict"],
     "image_labels": ["doctor", "label"],
     "estimator_tutorial": ["doctor", "tutorial"],
     "rollback_model": ["rollback"],
@@ -86,6 +87,7 @@ ASSETS = {
         "flight_delays_model",
         "flight_delays_predictions",
     },
+    "tune_mnist": {"mnist_dataset", "mnist_model", "mnist_predictions"},
     "image_labels": {"image_labels"},
     "estimator_tutorial": set(),
     "rollback_model": {"served_model"},

@@ -25,6 +25,7 @@ from trainyard.specs import (
     RunDirectory,
     TrainHorovod,
     TrainXGBoost,
+    Tune,
 )
 
 TRAIN: dict[str, Any] = {"run_dir": "/r", "dataset": "/d", "model_name": "m"}
@@ -90,6 +91,24 @@ AGREEING: dict[str, st.SearchStrategy[dict[str, Any]]] = {
         ]
     ),
     "train_xgboost": st.sampled_from([{"max_depth": 1}, {"max_depth": 6}]),
+    "tune": st.sampled_from(
+        [
+            {
+                "engine": "horovod",
+                "space": {},
+                "fixed": {"epochs": 3},
+                "metric": "auto",
+                "direction": "auto",
+            },
+            {
+                "engine": "xgboost",
+                "space": {"booster_params.subsample": {"low": 0.5, "high": 1}, "max_depth": {}},
+                "fixed": {"rounds": 20},
+                "metric": "validation_auc",
+                "direction": "maximize",
+            },
+        ]
+    ),
     "train_horovod": st.sampled_from(
         [{"epochs": 1, "warmup_epochs": 0}, {"epochs": 5, "warmup_epochs": 2}]
     ),
@@ -175,6 +194,7 @@ REQUIRED: dict[type[RunDirectory], dict[str, Any]] = {
     TrainXGBoost: TRAIN,
     Evaluate: {"run_dir": "/r", "dataset": "/d", "model": "/m"},
     Predict: {"run_dir": "/r", "source": "/s", "model": "/m"},
+    Tune: {"run_dir": "/r", "dataset": "/d"},
     EstimatorTutorial: {"run_dir": "/r"},
 }
 

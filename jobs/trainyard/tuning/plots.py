@@ -52,21 +52,20 @@ def history(trials: Sequence[FrozenTrial], goal: Goal, title: str) -> bytes:
 
     figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
     for state, (label, marker, colour) in _SHOWN.items():
-        shown = [t for t in trials if t.state == state and t.value is not None]
+        shown = [(t.number, t.value) for t in trials if t.state == state and t.value is not None]
         if shown:
             axes.scatter(
-                [t.number for t in shown],
-                [t.value for t in shown],
+                *zip(*shown, strict=True),
                 marker=marker,
                 color=colour,
                 s=28,
                 label=label,
                 zorder=3,
             )
-    complete = [t for t in trials if t.state == TrialState.COMPLETE and t.value is not None]
+    complete = [t for t in trials if t.state == TrialState.COMPLETE]
     if complete:
         gather = np.maximum if goal.grows else np.minimum
-        best = gather.accumulate([t.value for t in complete])
+        best = gather.accumulate(np.array([t.value for t in complete], float))
         numbers = [t.number for t in complete]
         last = max(t.number for t in trials)
         axes.step(
@@ -78,8 +77,8 @@ def history(trials: Sequence[FrozenTrial], goal: Goal, title: str) -> bytes:
         )
     failed = [t.number for t in trials if t.state == TrialState.FAIL]
     for place, number in enumerate(failed):
-        label = f"failed ({len(failed)})" if not place else None
-        axes.axvline(number, color="tab:red", linestyle=":", linewidth=1, label=label)
+        name = "_" if place else f"failed ({len(failed)})"  # a name in the legend, once
+        axes.axvline(number, color="tab:red", linestyle=":", linewidth=1, label=name)
     _log_where_wide(axes, [t.value for t in trials if t.value is not None])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     better = "more" if goal.grows else "less"

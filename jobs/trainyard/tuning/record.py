@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from optuna.trial import FrozenTrial, TrialState
 
 from trainyard import registry, rundir
+from trainyard.errors import JobError
 from trainyard.layout import TRIALS, join
 from trainyard.specs import Tune
 from trainyard.tracking import RUN_DIR_TAG, experiment_id, log_files, start_run, tagged
@@ -65,6 +67,13 @@ class Record:
                 self._client.log_metric(self.run.info.run_id, name, value)
             log_files(self._client, self.run, files)
             self._client.set_terminated(self.run.info.run_id)
+
+    def fail(self) -> None:
+        """End the search's run as failed, for now; what went wrong first is not to be hidden."""
+        with suppress(JobError):
+            self.update()
+            with registry.answering():
+                self._client.set_terminated(self.run.info.run_id, "FAILED")
 
     def _own_run(self, fingerprint: str) -> Run:
         found = self._client.search_runs(

@@ -95,7 +95,7 @@ class Study:
         return best(complete, key=lambda t: float(t.value or 0.0), default=None)
 
     @property
-    def optuna(self) -> optuna.Study:
+    def inner(self) -> optuna.Study:
         """Optuna's own study, for its importances."""
         return self._study
 
@@ -112,13 +112,16 @@ class Study:
         with self._lock:
             if self._left:
                 return self._started(self._left.pop(0))
-            if self._is_over():
-                return None
-            number = len(self._known())
-            self._study.sampler = self._sampler(number)
-            trial = self._study.ask(self._distributions)
-            trial.set_user_attr(_RUN, self._spec.run_dir)
-            return self._started(trial)
+            while not self._is_over():
+                known = self._known()
+                self._study.sampler = self._sampler(len(known))
+                trial = self._study.ask(self._distributions)
+                trial.set_user_attr(_RUN, self._spec.run_dir)
+                same = [t for t in known if t.state.is_finished() and t.params == trial.params]
+                if not same:
+                    return self._started(trial)
+                self._repeat(trial, same[0])
+            return None
 
     def report(self, number: int, step: int, value: float | None) -> bool:
         """Note a trial's metric at a step; say whether it is to be given up."""
@@ -167,6 +170,18 @@ class Study:
         self._running[trial.number] = trial
         self._save()
         return Begun(number=trial.number, values=self.values(self._known()[trial.number]))
+
+    def _repeat(self, trial: optuna.Trial, same: FrozenTrial) -> None:
+        """End a trial as the one did that tried the same: it would again, by the same seed."""
+        for step, value in same.intermediate_values.items():
+            trial.report(value, step)
+        for name in ("cause", "fix"):
+            if name in same.user_attrs:
+                trial.set_user_attr(name, same.user_attrs[name])
+        trial.set_user_attr("same_as", same.number)
+        self._study.tell(
+            trial, same.value if same.state == TrialState.COMPLETE else None, same.state
+        )
 
     def _known(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)

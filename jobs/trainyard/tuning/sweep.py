@@ -79,6 +79,7 @@ class Sweep:
                 slots = [pool.submit(self._work, line) for _ in range(parallel)]
             for slot in slots:
                 slot.result()
+        self._progress()
 
     def _answer(self, number: int, told: Any) -> dict[str, bool]:
         try:
@@ -137,22 +138,30 @@ class Sweep:
 
     def _tell(self, ended: FrozenTrial) -> None:
         with self._telling:
-            trials = [t for t in self._study.own if t.state.is_finished()]
-            best, events = self._study.best, self._run.events
-            counts = {state: sum(t.state == state for t in trials) for state in TrialState}
+            if ended.state == TrialState.FAIL:
+                self._run.events.note(f"trial {ended.number} failed: {ended.user_attrs['cause']}")
+            best = self._study.best
             figures = {
                 self._goal.metric: ended.value,
                 f"best_{self._goal.metric}": best.value if best else None,
             }
-            events.metric(len(trials), **figures)
-            more = {"pruned": counts[TrialState.PRUNED], "failed": counts[TrialState.FAIL]}
-            events.progress("tune", len(trials), self._spec.trials, "trial", **figures, **more)
-            if ended.state == TrialState.FAIL:
-                events.note(f"trial {ended.number} failed: {ended.user_attrs['cause']}")
+            self._run.events.metric(self._progress(), **figures)
+
+    def _progress(self) -> int:
+        """Tell how far the search is; return how many trials of this run have ended."""
+        states = [t.state for t in self._study.own if t.state.is_finished()]
+        best = self._study.best
+        figures = {
+            f"best {self._goal.metric}": best.value if best else None,
+            "pruned": states.count(TrialState.PRUNED),
+            "failed": states.count(TrialState.FAIL),
+        }
+        self._run.events.progress("tune", len(states), self._spec.trials, "trial", **figures)
+        return len(states)
 
 
 def _most_steps(spec: Tune) -> int:
     """Most epochs or rounds that a trial of a search may have."""
     name = "epochs" if spec.engine == "horovod" else "rounds"
-    tried = [end for d in spec.dimensions if d.name == name for end in d.ends]
+    tried = [int(end) for d in spec.dimensions if d.name == name for end in d.ends]
     return max([steps_of(spec.trial(spec.run_dir, {})), *tried])

@@ -84,7 +84,7 @@ class SparkJobOperator(SparkSubmitOperator):
             **kwargs,
         )
         self.contract = type(job)
-        self.settings = {**dict(_given(job)), **(overrides or {})}
+        self.settings = {**dict(given(job)), **(overrides or {})}
         self.deferrable = deferrable
         self._running: Running | None = None
         self._is_killed = False
@@ -144,17 +144,17 @@ class SparkJobOperator(SparkSubmitOperator):
         Raises:
             JobError: a setting is not allowed, or would show a secret.
         """
-        given = {**self.settings, "run_dir": self._run_dir(context)}
-        if given.get("datasets", "") is None:
-            given["datasets"] = settings.datasets()
-        for setting, value in given.items():
+        values = {**self.settings, "run_dir": self._run_dir(context)}
+        if values.get("datasets", "") is None:
+            values["datasets"] = settings.datasets()
+        for setting, value in values.items():
             if masking.secrets_in(str(value)):
                 raise JobError(
                     f"setting {setting!r} of {self.contract.job} holds a password or a token, which"
                     " would show in the process list and be recorded with the result.",
                     "Take it out and give it to the job by environment: env_vars of the operator.",
                 )
-        return self.contract.from_mapping(given)
+        return self.contract.from_mapping(values)
 
     def _run_dir(self, context: Context) -> str:
         if "run_dir" in self.settings:
@@ -276,8 +276,8 @@ def _refusals(run_dir: Callable[[], str]) -> Iterator[None]:
         raise failed(error) from None
 
 
-def _given(job: RunDirectory) -> Iterable[tuple[str, Any]]:
-    """The settings, without those that are left to the operator."""
+def given(job: RunDirectory) -> Iterable[tuple[str, Any]]:
+    """A job's settings, without those that are left to the operator."""
     values = job.to_mapping()
     for field in job.settings():
         if field.setting.template is None or values[field.name] != field.setting.template:

@@ -18,7 +18,7 @@ from trainyard_airflow.ui.runs import UNFINISHED, Run, Task
 
 _log = logging.getLogger(__name__)
 
-_TRAINING = ("train_horovod", "train_xgboost")
+_TRAINING = ("train_horovod", "train_xgboost", "tune")
 _CLOCKS = 60.0
 """Seconds by which a driver's clock may go after Airflow's."""
 
@@ -166,9 +166,11 @@ def _least(told: Told) -> int | None:
 
 
 def _unit(told: Told, result: Mapping[str, Any] | None) -> str:
-    if "train" in told.progress:
-        return told.progress["train"].unit
-    return "round" if result and result.get("job") == "train_xgboost" else "epoch"
+    for stage in ("train", "tune"):
+        if stage in told.progress:
+            return told.progress[stage].unit
+    job = (result or {}).get("job")
+    return {"train_xgboost": "round", "tune": "trial"}.get(str(job), "epoch")
 
 
 def _shown(result: Mapping[str, Any]) -> dict[str, Any]:

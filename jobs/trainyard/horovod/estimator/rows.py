@@ -75,7 +75,7 @@ class ColumnReader(Reader):
         wanted = [*names.features, *names.labels, *([names.weight] if names.weight else [])]
         start = 0
         for piece in parts:
-            table = self._table(piece, wanted)
+            table = self.table(piece, wanted)
             rows = slice(start, start + piece.rows)
             self._fill(features[rows], piece, table, names.features)
             self._fill(labels[rows], piece, table, names.labels)
