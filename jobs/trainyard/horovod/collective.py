@@ -49,11 +49,15 @@ def sum_over_ranks(tensor: Tensor, name: str, timeout: float) -> Tensor:
     Raises:
         StallError: they did not come.
     """
+    if hvd.size() == 1:
+        return tensor
     return _wait(hvd.allreduce_async_(tensor, name=name, op=hvd.Sum), name, timeout)
 
 
 def broadcast(tensor: Tensor, name: str, timeout: float) -> Tensor:
     """Give all ranks the values of rank 0, in place; see `sum_over_ranks`."""
+    if hvd.size() == 1:
+        return tensor
     return _wait(hvd.broadcast_async_(tensor, root_rank=0, name=name), name, timeout)
 
 

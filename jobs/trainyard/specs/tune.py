@@ -118,11 +118,12 @@ class Tune(RunDirectory):
         help="Trials that must be complete before the median gives one up.",
         section="Pruning",
     )
-    prune_after_steps: int = setting(
-        1,
-        minimum=0,
+    prune_after_steps: int | None = setting(
+        None,
+        minimum=1,
         maximum=100_000,
-        help="Epochs or rounds that a trial has before it can be given up.",
+        help="Epochs or rounds that a trial has before it can be given up; a third of them all "
+        "without it, so that slow learners get their chance.",
         section="Pruning",
     )
     seed: int = setting(

@@ -74,6 +74,13 @@ def steps_of(training: Training) -> int:
     return training.epochs if isinstance(training, TrainHorovod) else training.rounds
 
 
+def most_steps(spec: Tune) -> int:
+    """Most epochs or rounds that a trial of a search may have."""
+    name = "epochs" if spec.engine == "horovod" else "rounds"
+    tried = [int(end) for d in spec.dimensions if d.name == name for end in d.ends]
+    return max([steps_of(spec.trial(spec.run_dir, {})), *tried])
+
+
 def train(
     training: Training, dataset: Dataset, *, claim: int, after: AfterStep
 ) -> Mapping[str, float | None]:

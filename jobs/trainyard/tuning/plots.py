@@ -119,7 +119,7 @@ def parallel_coordinates(
             range(len(names)),
             heights[trial],
             color=colours(ranks[trial]),
-            alpha=0.35 + 0.6 * ranks[trial],
+            alpha=0.5 + 0.45 * ranks[trial],
             linewidth=0.8 + 1.4 * ranks[trial],
         )
     for place, dimension in enumerate(space):
@@ -147,6 +147,7 @@ def importance_bars(found: Mapping[str, float], title: str) -> bytes:
     figure, axes = plt.subplots(figsize=(7.2, 1.4 + 0.4 * len(names)), layout="constrained")
     bars = axes.barh(names, [found[name] for name in names], color="tab:blue")
     axes.bar_label(bars, fmt="{:.2f}", padding=3, fontsize=8)
+    axes.set_axisbelow(True)
     axes.set(title=title, xlabel="share of what tells good trials from bad", xlim=(0, 1.08))
     axes.grid(axis="x", alpha=0.3)
     return png(figure)

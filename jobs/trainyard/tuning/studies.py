@@ -28,7 +28,7 @@ from trainyard.claims import Claim
 from trainyard.errors import PASSWORD, JobError, TransientError, shown
 from trainyard.layout import STUDY, join
 from trainyard.specs import Tune
-from trainyard.tuning.engines import Goal
+from trainyard.tuning.engines import Goal, most_steps
 from trainyard.tuning.study import Study
 
 STUDIES = "TRAINYARD_STUDIES"
@@ -145,12 +145,11 @@ def _line(error: BaseException) -> str:
 
 
 def _pruner(spec: Tune) -> BasePruner:
+    least = spec.prune_after_steps or max(1, most_steps(spec) // 3)
     if spec.pruner == "median":
-        return MedianPruner(
-            n_startup_trials=spec.prune_after_trials, n_warmup_steps=spec.prune_after_steps
-        )
+        return MedianPruner(n_startup_trials=spec.prune_after_trials, n_warmup_steps=least)
     if spec.pruner == "halving":
-        return SuccessiveHalvingPruner(min_resource=max(1, spec.prune_after_steps))
+        return SuccessiveHalvingPruner(min_resource=least)
     return NopPruner()
 
 

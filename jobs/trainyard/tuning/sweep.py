@@ -19,7 +19,7 @@ from trainyard.errors import SettingError, TransientError
 from trainyard.job import Run
 from trainyard.layout import TRIALS, join
 from trainyard.specs import Tune
-from trainyard.tuning.engines import Goal, steps_of
+from trainyard.tuning.engines import Goal, most_steps
 from trainyard.tuning.outcomes import Outcome
 from trainyard.tuning.study import Begun, Study
 from trainyard.tuning.trial import Trial
@@ -61,7 +61,7 @@ class Sweep:
         self._goal = goal
         self._run = run
         self._study = study
-        self._every = -(-_most_steps(spec) // _MOST_REPORTS)
+        self._every = -(-most_steps(spec) // _MOST_REPORTS)
         self._stopping = threading.Event()
         self._telling = threading.Lock()
 
@@ -158,10 +158,3 @@ class Sweep:
         }
         self._run.events.progress("tune", len(states), self._spec.trials, "trial", **figures)
         return len(states)
-
-
-def _most_steps(spec: Tune) -> int:
-    """Most epochs or rounds that a trial of a search may have."""
-    name = "epochs" if spec.engine == "horovod" else "rounds"
-    tried = [int(end) for d in spec.dimensions if d.name == name for end in d.ends]
-    return max([steps_of(spec.trial(spec.run_dir, {})), *tried])
