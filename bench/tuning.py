@@ -3,13 +3,13 @@
 
     python bench/tuning.py [--repeats N] [--keep DIR --seconds N]
 
-16 trials of MNIST's network on 3,500 digits, 8 epochs each, the same 16 sets of values each time, no
-pruning; in a session that is there, its Python processes warm. The peer trains as one would by
+16 trials of MNIST's network on 3,500 digits, 8 epochs each, the same 16 sets of values each time,
+no pruning; in a session that is there, its Python processes warm. The peer trains as one would by
 hand: all rows in memory, plain PyTorch, one thread, `study.optimize` on SQLite. Bars: two slots
-<= 0.65 of one slot's time; with one slot a trial takes <= 1 s more than the peer's. Then, by boosted
-trees on 1,797 small digits, 24 trials of TPE with each of the seeds 0 to 7: the mean of the best
-validation losses is no worse than the peer's with the same sampler and seeds, by 2 of its standard
-errors. With --keep and --seconds it runs in pieces.
+<= 0.65 of one slot's time; with one slot a trial takes <= 1 s more than the peer's. Then, by
+boosted trees on 1,797 small digits, 24 trials of TPE with each of the seeds 0 to 7: the mean of the
+best validation losses is no worse than the peer's with the same seeds, by 2 of its standard errors.
+With --keep and --seconds it runs in pieces.
 """
 
 from __future__ import annotations
