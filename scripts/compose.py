@@ -213,8 +213,8 @@ def _secrets(known: dict[str, str]) -> Iterator[tuple[str, str]]:
     yield "AIRFLOW_FERNET_KEY", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
     yield "AIRFLOW_SECRET_KEY", secrets.token_urlsafe(32)
     yield "AIRFLOW_JWT_SECRET", secrets.token_urlsafe(48)
-    for database in ("POSTGRES_PASSWORD", "AIRFLOW_DB_PASSWORD", "MLFLOW_DB_PASSWORD"):
-        yield database, secrets.token_hex(24)
+    for database in ("POSTGRES", "AIRFLOW_DB", "MLFLOW_DB", "STUDIES_DB"):
+        yield f"{database}_PASSWORD", secrets.token_hex(24)
     key = known.get("SPARK_REST_KEY") or base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
     yield "SPARK_REST_KEY", key
     yield "SPARK_REST_TOKEN", _token(base64.urlsafe_b64decode(key))

@@ -100,6 +100,16 @@ def test_photographs_are_labelled(composed: Composed, tmp_path: Path) -> None:
     wait_until(lambda: composed.leavings() == {}, 30)
 
 
+def test_a_search_keeps_its_study_in_postgresql(composed: Composed) -> None:
+    fixed = {"epochs": 2}
+    run = Run.trigger(composed.api, "tune_mnist", trials=4, fixed=fixed, minimum_accuracy=0)
+    assert run.wait(SECONDS) == "success"
+    assert sum(run.xcom("tune")["trials"].values()) == 4
+    count = "SELECT count(*) FROM trials"
+    said = composed.exec("studies", "psql", "-U", "studies", "-tAc", count)
+    assert int(said) >= 4
+
+
 def test_the_history_server_knows_the_applications(run: Run, composed: Composed) -> None:
     def all_have_ended() -> bool:
         ended = [app["attempts"][0]["completed"] for app in composed.history()]
@@ -127,7 +137,7 @@ def test_the_rest_server_asks_for_a_token_and_is_reached_by_airflow_alone(
 def test_no_secret_is_in_a_command_line(composed: Composed) -> None:
     secret = ("PASSWORD", "KEY", "SECRET", "TOKEN")
     hidden = [value for name, value in composed.settings.items() if name.endswith(secret)]
-    assert len(hidden) == 9
+    assert len(hidden) == 10
     list_all = "for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $f; echo; done 2>/dev/null"
     for service in composed.containers.services():
         if composed.containers.health(service) == "healthy":
