@@ -1,4 +1,4 @@
-"""A search whose driver is killed, and one that loses an executor: nothing is done twice or lost."""
+"""A search whose driver or executor is killed: nothing is done twice, and nothing lost."""
 
 from __future__ import annotations
 

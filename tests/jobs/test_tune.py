@@ -236,9 +236,7 @@ def test_a_local_copy_has_the_same_rows_and_needs_the_files_once(tmp_path: Path)
 def test_a_damaged_file_is_not_copied(tmp_path: Path) -> None:
     made = regression(tmp_path / "made")
     path = Path(made.paths("train")[0])
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    path.write_bytes(data)
+    path.write_bytes(path.read_bytes()[:-9])
     for _ in range(2):
         with pytest.raises(JobError, match="does not match"):
             local_copy(made, ("train",), tmp_path / "local")
