@@ -17,6 +17,8 @@ from tests.dags.conftest import RESULTS, ROOT, STORE, TaskInstance
 from tests.dags.test_dags import TASKS
 
 from trainyard.contract import is_template
+from trainyard.errors import JobError, SettingError
+from trainyard.specs import TrainHorovod
 from trainyard_airflow.operators.promote import PromoteModelOperator
 from trainyard_airflow.operators.spark_job import SparkJobOperator
 
@@ -119,6 +121,40 @@ def test_the_regression_of_flights_is_a_choice_in_the_form(
     promote, _ = rendered(dagbag, "flight_delays_xgboost", "promote", given)
     assert promote.minimums == {"roc_auc": "None"}
     assert promote.margins == {"roc_auc": "None", "rmse": "0"}
+
+
+def test_the_engine_that_was_searched_for_trains(
+    dagbag: DagBag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__TRAINYARD__STORE", STORE)
+    best = {"engine": "horovod", "settings": {"epochs": 7, "optimizer_params": {"momentum": 0.5}}}
+    monkeypatch.setitem(RESULTS, "tune", {"best": best})
+    task, context = rendered(dagbag, "tune_mnist", "train", {"ranks": 3, "seed": 4})
+    job = task.rendered_job(context)
+    assert isinstance(job, TrainHorovod)
+    assert (job.epochs, job.optimizer_params) == (7, {"momentum": 0.5})
+    assert (job.ranks, job.seed, job.dataset) == (3, 4, f"{STORE}/prepared/data")
+    best["settings"] = {"epochs": 0}
+    with pytest.raises(SettingError, match="'epochs' is 0"):
+        task.rendered_job(context)
+    best["engine"] = "other"
+    with pytest.raises(JobError, match="'tune' searched for other"):
+        task.rendered_job(context)
+
+
+def test_a_space_in_the_form_is_checked_before_anything_is_submitted(
+    dagbag: DagBag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__TRAINYARD__STORE", STORE)
+    space = {"max_depth": {"low": 2, "high": 65}}
+    given = {"engine": "xgboost", "space": space, "metric": "validation_merror", "trials": 3}
+    task, context = rendered(dagbag, "tune_mnist", "tune", given)
+    with pytest.raises(SettingError, match="65.*max_depth.*too large"):
+        task.rendered_job(context)
+    space["max_depth"]["high"] = 64
+    task, context = rendered(dagbag, "tune_mnist", "tune", given)
+    job = task.rendered_job(context)
+    assert {name: getattr(job, name) for name in given} == given
 
 
 def test_an_event_of_the_images_names_those_to_label(
