@@ -149,7 +149,7 @@ def test_a_space_in_the_form_is_checked_before_anything_is_submitted(
     space = {"max_depth": {"low": 2, "high": 65}}
     given = {"engine": "xgboost", "space": space, "metric": "validation_merror", "trials": 3}
     task, context = rendered(dagbag, "tune_mnist", "tune", given)
-    with pytest.raises(SettingError, match="65.*max_depth.*too large"):
+    with pytest.raises(SettingError, match=r"65.*max_depth.*too large"):
         task.rendered_job(context)
     space["max_depth"]["high"] = 64
     task, context = rendered(dagbag, "tune_mnist", "tune", given)
