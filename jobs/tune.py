@@ -118,7 +118,7 @@ def described(study: Study, trial: FrozenTrial) -> dict[str, Any]:
         "trial": trial.number,
         "state": trial.state.name.lower(),
         "value": finite(trial.value),
-        "params": study.values(trial) if trial.params else {},
+        "params": study.values(trial),
         "reported": finite(trial.intermediate_values),
         **told,
     }

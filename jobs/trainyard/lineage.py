@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from trainyard import registry, store
 from trainyard.champions import PREVIOUS_TAG
-from trainyard.tracking import RUN_DIR_TAG
+from trainyard.tracking import PARENT_TAG, RUN_DIR_TAG
 
 if TYPE_CHECKING:
+    from mlflow.entities import Run
     from mlflow.entities.model_registry import RegisteredModel
 
 _PAGE = 1000
@@ -88,9 +89,30 @@ def remove(version: Version, root: str) -> None:
         client.delete_model_version(version.name, version.version)
         if version.run_id is None:
             return
-        artifacts = client.get_run(version.run_id).info.artifact_uri
-        client.delete_run(version.run_id)
-    # MLflow keeps them in `<experiment's location>/<run>/artifacts`.
-    directory = artifacts.removesuffix("/artifacts")
-    if directory.endswith(version.run_id) and store.within(root, directory):
+        _remove_run(client.get_run(version.run_id), root)
+
+
+def remove_search(run_id: str, root: str) -> None:
+    """Remove the MLflow run of a search and those of its trials, with files that lie in the store.
+
+    Raises:
+        JobError: the registry does not answer.
+    """
+    client = registry.client()
+    with registry.answering():
+        run = client.get_run(run_id)
+        below = f"tags.`{PARENT_TAG}` = '{run_id}'"
+        # One page after the other: what was removed is not found again.
+        while found := client.search_runs([run.info.experiment_id], below, max_results=_PAGE):
+            for trial in found:
+                _remove_run(trial, root)
+        _remove_run(run, root)
+
+
+def _remove_run(run: Run, root: str) -> None:
+    if run.info.lifecycle_stage != "deleted":
+        registry.client().delete_run(run.info.run_id)
+    # MLflow keeps its files in `<experiment's location>/<run>/artifacts`.
+    directory = run.info.artifact_uri.removesuffix("/artifacts")
+    if directory.endswith(run.info.run_id) and store.within(root, directory):
         store.remove(directory)

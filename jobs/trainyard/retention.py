@@ -67,6 +67,7 @@ class StoredRun:
         active: when a driver last began or ended there, in seconds since the epoch.
         made_from: runs that hold what it was made from.
         finished: the tasks that have a result.
+        searches: MLflow runs of the searches among them.
         trouble: why it stays for good: what in it cannot be read; empty where all can.
     """
 
@@ -76,6 +77,7 @@ class StoredRun:
     active: float
     made_from: frozenset[str]
     finished: frozenset[str]
+    searches: frozenset[str]
     trouble: str = ""
 
 
@@ -88,6 +90,7 @@ class Plan:
         runs: runs to remove.
         checkpoints: checkpoint directories to remove, relative to the store.
         versions: registered versions to remove, with the MLflow runs that made them.
+        searches: MLflow runs of searches to remove, with those of their trials.
         kept: why each run stays that is old enough to go.
     """
 
@@ -95,6 +98,7 @@ class Plan:
     runs: tuple[str, ...]
     checkpoints: tuple[str, ...]
     versions: tuple[lineage.Version, ...]
+    searches: tuple[str, ...]
     kept: dict[str, str]
 
     def lines(self) -> Iterator[str]:
@@ -102,6 +106,7 @@ class Plan:
         yield from (f"remove {path}" for path in (*self.runs, *self.checkpoints))
         for version in self.versions:
             yield f"remove models:/{version.name}/{version.version}, MLflow run {version.run_id}"
+        yield from (f"remove MLflow run {run_id}, a search" for run_id in self.searches)
         yield from (f"keep   {path}: {reason}" for path, reason in sorted(self.kept.items()))
 
     def apply(self) -> None:
@@ -112,6 +117,8 @@ class Plan:
         """
         for version in self.versions:
             lineage.remove(version, self.root)
+        for run_id in self.searches:
+            lineage.remove_search(run_id, self.root)
         for path in self.runs:
             for task in _tasks(self.root, path):
                 names = [n for n in store.list_names(join(self.root, task)) if n != CLAIMS]
@@ -176,6 +183,7 @@ def plan(root: str, keep: Keep, now: float | None = None) -> Plan:
         runs=going,
         checkpoints=tuple(_checkpoints(root, [runs[p] for p in sorted(staying)], keep, now, used)),
         versions=tuple(v for v in versions if not v.why and _run_of(root, v) in going),
+        searches=tuple(sorted({run_id for path in going for run_id in runs[path].searches})),
         kept=kept,
     )
 
@@ -231,6 +239,7 @@ def _runs(root: str) -> Iterator[StoredRun]:
 
 def _run(root: str, dag: str, path: str, tasks: list[str]) -> StoredRun:
     times, sources, finished, trouble = [0.0], set(), set(), ""
+    searches = set()
     for task in tasks:
         directory = join(root, task)
         try:
@@ -239,6 +248,7 @@ def _run(root: str, dag: str, path: str, tasks: list[str]) -> StoredRun:
             if (result := rundir.read_result(directory)) is not None:
                 times.append(float(result["finished"]))
                 finished.add(task)
+                searches |= {result["mlflow_run_id"]} if result.get("job") == "tune" else set()
                 sources |= {_run_path(root, text) for text in _texts(result)}
         except (JobError, KeyError, TypeError, ValueError) as error:
             trouble = f"{task} cannot be read: {error}"
@@ -249,6 +259,7 @@ def _run(root: str, dag: str, path: str, tasks: list[str]) -> StoredRun:
         active=max(times),
         made_from=frozenset(source for source in sources if source and source != path),
         finished=frozenset(finished),
+        searches=frozenset(searches),
         trouble=trouble,
     )
 

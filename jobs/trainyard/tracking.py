@@ -29,6 +29,9 @@ RUN_DIR_TAG = "trainyard.run_dir"
 MODEL_TAG = "trainyard.model"
 """Tag of the same: the digest of the model's weights."""
 
+PARENT_TAG = "mlflow.parentRunId"
+"""MLflow's own tag of a run that is shown below another one: that one's id."""
+
 _MOST_METRICS = 1000  # in one request to MLflow
 
 

@@ -20,9 +20,10 @@ from trainyard.local_copy import local_copy
 from trainyard.pieces import PieceReader, pieces
 from trainyard.specs import Tune
 from trainyard.specs.tune import ENGINES
+from trainyard.tracking import PARENT_TAG
 from trainyard.tuning.engines import Goal, train
 from trainyard.tuning.outcomes import Outcome, PrunedError
-from trainyard.tuning.record import PARENT, TRIAL
+from trainyard.tuning.record import TRIAL
 from trainyard.tuning.study import Study
 from trainyard.tuning.sweep import Sweep
 
@@ -125,7 +126,7 @@ def check_recorded(result: Mapping[str, Any], trials: list[Mapping[str, Any]]) -
     files = {file.path for file in client.list_artifacts(parent.info.run_id)}
     assert {"history.png", "parallel_coordinates.png", tune.TRIALS_FILE} <= files
     found = client.search_runs(
-        [parent.info.experiment_id], f"tags.`{PARENT}` = '{parent.info.run_id}'"
+        [parent.info.experiment_id], f"tags.`{PARENT_TAG}` = '{parent.info.run_id}'"
     )
     runs = {int(run.data.tags[TRIAL]): run for run in found}
     assert len(found) == len(runs) == len(trials)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -57,6 +58,22 @@ def test_a_running_training_tells_how_far_it_is_and_what_is_left(site: Site) -> 
     assert stage["progress"][0]["total"] == 20
     assert stage["progress"][0]["left"] > 0
     assert site.get(f"{TRAIN}/curves")["best"] == 5
+
+
+def test_a_search_shows_its_trials(site: Site) -> None:
+    site.add_run("running")
+    run_dir = site.add_task("tune", "running")
+    with closing(rundir.EventWriter(run_dir, claim=1, writer="driver", every=0)) as events:
+        for number, value in enumerate((0.5, 0.25), start=1):
+            events.metric(number, validation_loss=value, best_validation_loss=value)
+            events.progress("tune", number, 4, "trial", pruned=0, failed=0)
+    assert stages(site)["tune"]["progress"][0]["unit"] == "trial"
+    for _ in range(2):
+        curves = site.get(f"{HERE}/tasks/tune/-1/curves")
+        assert curves["unit"] == "trial"
+        assert curves["curves"]["best_validation_loss"] == [[1, 2], [0.5, 0.25]]
+        write_result(run_dir, "tune", metrics={"trials": 2})
+    assert stages(site)["tune"]["has_curves"]
 
 
 def test_a_cursor_brings_only_what_is_new(site: Site) -> None:

@@ -15,7 +15,7 @@ from trainyard import champions, lineage, registry, retention, rundir, store
 from trainyard.claims import Claim
 from trainyard.errors import JobError
 from trainyard.retention import DAY, Keep
-from trainyard.tracking import RUN_DIR_TAG
+from trainyard.tracking import PARENT_TAG, RUN_DIR_TAG
 from trainyard_airflow.operators.retention import CollectGarbageOperator
 
 KEEP = Keep(days=30, runs=100, checkpoint_days=7)
@@ -178,6 +178,25 @@ def test_the_champion_before_stays_for_a_rollback(made: Store) -> None:
     assert made.collect().runs == ("mnist/0",)
     assert champions.previous("mnist") == "2"
     assert registry.find_version("mnist", "2") is not None
+
+
+def test_a_search_goes_with_its_trials_in_mlflow(made: Store) -> None:
+    client = registry.client()
+    experiment = client.create_experiment("e", str(made.root / "artifacts"))
+    runs = {}
+    for name, age in (("old", 40.0), ("young", 3.0)):
+        directory = made.task(f"tune/{name}", "tune", age=age)
+        parent = client.create_run(experiment).info.run_id
+        tags = {PARENT_TAG: parent}
+        runs[name] = [parent, *(client.create_run(experiment, tags=tags).info.run_id for _ in "ab")]
+        client.log_text(parent, "x", "history.png")
+        path = str(directory / "result.json")
+        store.write_json(path, {**store.read_json(path), "mlflow_run_id": parent})
+    assert f"remove MLflow run {runs['old'][0]}, a search" in list(made.plan().lines())
+    made.collect()
+    assert {run.info.run_id for run in client.search_runs([experiment])} == set(runs["young"])
+    assert not (made.root / "artifacts" / runs["old"][0]).exists()
+    assert (made.root / "artifacts" / runs["young"][0]).exists()
 
 
 def test_a_live_driver_keeps_its_run(made: Store) -> None:

@@ -34,24 +34,25 @@ class Line:
     token: str
     timeout: int
 
-    def call(self, who: str, message: Any) -> Any:
+    def call(self, who: str, number: int, message: Any) -> Any:
         """Send plain JSON; return what the driver answers.
 
         Args:
-            who: what messages call the task, such as `rank 0`; its last word is its number.
+            who: what errors call the task, such as `rank`.
+            number: which one it is.
             message: plain JSON.
 
         Raises:
             TransientError: the driver cannot be reached.
         """
-        url = f"http://{self.host}:{self.port}/{self.token}/{who.split()[-1]}"
+        url = f"http://{self.host}:{self.port}/{self.token}/{number}"
         request = urllib.request.Request(url, json.dumps(message).encode(), method="PUT")
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as answer:  # noqa: S310
                 return json.loads(answer.read())
         except OSError as error:
             raise TransientError(
-                f"{who} on {socket.gethostname()} cannot reach the driver at "
+                f"{who} {number} on {socket.gethostname()} cannot reach the driver at "
                 f"{self.host}:{self.port}: {error}.",
                 "Set spark.driver.host to an address of the driver that executors reach, and let "
                 "them connect to its ports.",

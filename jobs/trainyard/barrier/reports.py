@@ -30,7 +30,7 @@ class Desk:
             TransientError: it cannot be reached.
         """
         report = {"partition": partition, "host": socket.gethostname(), "pid": os.getpid()}
-        self.line.call(f"rank {rank}", report)
+        self.line.call("rank", rank, report)
         with socket.create_connection((self.line.host, self.line.port)) as probe:
             return str(probe.getsockname()[0])
 

@@ -12,15 +12,12 @@ from trainyard import registry, rundir
 from trainyard.errors import JobError
 from trainyard.layout import TRIALS, join
 from trainyard.specs import Tune
-from trainyard.tracking import RUN_DIR_TAG, experiment_id, log_files, start_run, tagged
+from trainyard.tracking import PARENT_TAG, RUN_DIR_TAG, experiment_id, log_files, start_run, tagged
 from trainyard.tuning.engines import Goal
 from trainyard.tuning.study import Study
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
-
-PARENT = "mlflow.parentRunId"
-"""MLflow's own tag of a run below another one."""
 
 TRIAL = "trainyard.trial"
 """Tag of a trial's run: its number."""
@@ -96,7 +93,7 @@ class Record:
         token: Any = None
         while True:
             page = self._client.search_runs(
-                [self._experiment], tagged({PARENT: self.run.info.run_id}), page_token=token
+                [self._experiment], tagged({PARENT_TAG: self.run.info.run_id}), page_token=token
             )
             for run in page:
                 if run.info.status == "RUNNING":
@@ -109,7 +106,7 @@ class Record:
     def _add(self, trial: FrozenTrial) -> None:
         directory = join(self._spec.run_dir, TRIALS, f"{trial.number:05d}")
         tags = {
-            PARENT: self.run.info.run_id,
+            PARENT_TAG: self.run.info.run_id,
             RUN_DIR_TAG: directory,
             TRIAL: str(trial.number),
             "trainyard.state": trial.state.name.lower(),
@@ -119,7 +116,7 @@ class Record:
             if name in trial.user_attrs:
                 tags[f"trainyard.{name}"] = trial.user_attrs[name]
         history = _history(directory)
-        values = self._study.values(trial) if trial.params else {}
+        values = self._study.values(trial)
         run = start_run(self._client, self._experiment, values, tags, history)
         if trial.value is not None:
             self._client.log_metric(run.info.run_id, f"trial_{self._goal.metric}", trial.value)

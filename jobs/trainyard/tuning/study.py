@@ -101,11 +101,10 @@ class Study:
 
     def values(self, trial: FrozenTrial) -> dict[str, Any]:
         """What a trial tries, by the names of the space."""
-        found = {}
-        for name, dimension in self._space.items():
-            value = trial.params[name]
-            found[name] = dimension.labels[value] if dimension.choices else value
-        return found
+        return {
+            name: self._space[name].labels[value] if self._space[name].choices else value
+            for name, value in trial.params.items()
+        }
 
     def begin(self) -> Begun | None:
         """The next trial to run, or None where the budget is used up."""

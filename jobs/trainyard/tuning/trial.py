@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
+import sys
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,18 +56,20 @@ class Trial:
             dataset = local_copy(self.dataset, ("train", "validation"), _local_directory())
             figures = train(self.training, dataset, claim=self.claim, after=self._tell)
             value = figures[self.metric]
+            if value is None or not math.isfinite(value):
+                cause, fix = f"{self.metric} is {value}.", "Look at the dataset's labels."
         except PrunedError:
             pass
         except JobError as error:
             cause, fix = error.cause, error.fix
         except Exception as error:
-            print(traceback.format_exc(), flush=True)  # in the executor's log, as far as it is kept
+            print(traceback.format_exc(), file=sys.stderr, flush=True)  # into the executor's log
             cause = f"{type(error).__name__}: {error}"
             fix = "Read its traceback in the log of the executor that ran it."
-        if cause is None:
+        with suppress(OSError):  # they take room, and nothing else
             store.remove(join(self.training.run_dir, CHECKPOINTS))
         return Outcome(
-            value=value,
+            value=None if cause else value,
             cause=cause,
             fix=fix,
             seconds=time.monotonic() - began,
@@ -75,7 +80,7 @@ class Trial:
         if step % self.every and step != steps_of(self.training):
             return
         told = {"step": step, "value": finite(figures[self.metric])}
-        if self.line.call(f"trial {self.number}", told)["prune"]:
+        if self.line.call("trial", self.number, told)["prune"]:
             raise PrunedError
 
 
