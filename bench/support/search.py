@@ -132,9 +132,9 @@ def network(dataset: Dataset) -> Callable[[Any], float]:
         best = float("inf")
         for epoch in range(1, EPOCHS + 1):
             made.train()
-            for batch in torch.randperm(len(images)).split(size):
+            for batch in torch.split(torch.randperm(len(images)), size):
                 optimizer.zero_grad()
-                F.cross_entropy(made(images[batch]), targets[batch]).backward()
+                torch.autograd.backward(F.cross_entropy(made(images[batch]), targets[batch]))
                 optimizer.step()
             made.eval()
             with torch.inference_mode():

@@ -35,7 +35,7 @@ def value_of(begun: Begun) -> float:
 
 def run(study: Study, most: int = 1000) -> list[Begun]:
     """Run trials to their end, one after the other."""
-    found = []
+    found: list[Begun] = []
     while len(found) < most and (begun := study.begin()) is not None:
         study.finish(begun.number, Outcome(value=value_of(begun)))
         found.append(begun)

@@ -55,7 +55,8 @@ def history(trials: Sequence[FrozenTrial], goal: Goal, title: str) -> bytes:
         shown = [(t.number, t.value) for t in trials if t.state == state and t.value is not None]
         if shown:
             axes.scatter(
-                *zip(*shown, strict=True),
+                [number for number, _ in shown],
+                [value for _, value in shown],
                 marker=marker,
                 color=colour,
                 s=28,
