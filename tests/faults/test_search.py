@@ -23,7 +23,7 @@ from trainyard.specs import Tune
 
 pytestmark = pytest.mark.timeout(300)
 
-TRIALS = 8
+TRIALS = 6
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def spec_of(run_dir: Path, dataset: Dataset) -> Tune:
             "run_dir": str(run_dir),
             "dataset": dataset.directory,
             "engine": "xgboost",
-            "fixed": {"rounds": 150, "checkpoint_every": 5},
+            "fixed": {"rounds": 80, "checkpoint_every": 5},
             "space": {"learning_rate": {"low": 0.01, "high": 0.05}},
             "trials": TRIALS,
             "pruner": "none",
