@@ -84,6 +84,12 @@ def test_a_killed_search_goes_on_and_repeats_nothing(tmp_path: Path, dying: Exit
         assert over.begin() is None
 
 
+def test_an_end_is_stored_at_once(tmp_path: Path, dying: ExitStack) -> None:
+    spec = spec_of(tmp_path)
+    run(dying.enter_context(open_study(spec, LESS, "f")), 1)
+    assert [begun.number for begun in searched(spec, 1)] == [1]
+
+
 def test_a_trial_that_kills_its_driver_is_given_up(tmp_path: Path, dying: ExitStack) -> None:
     spec = spec_of(tmp_path, trials=2)
     for _ in range(3):
