@@ -80,7 +80,8 @@ def history(trials: Sequence[FrozenTrial], goal: Goal, title: str) -> bytes:
     for place, number in enumerate(failed):
         name = "_" if place else f"failed ({len(failed)})"  # a name in the legend, once
         axes.axvline(number, color="tab:red", linestyle=":", linewidth=1, label=name)
-    _log_where_wide(axes, [t.value for t in trials if t.value is not None])
+    if _is_wide([t.value for t in trials if t.value is not None]):
+        axes.set_yscale("log")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     better = "more" if goal.grows else "less"
     axes.set(title=title, xlabel="trial", ylabel=f"{goal.metric} ({better} is better)")
@@ -109,9 +110,13 @@ def parallel_coordinates(
     ranks = np.empty(len(trials))
     ranks[worst_first] = np.linspace(0, 1, len(trials)) if len(trials) > 1 else 1
     columns = [_places([t.params[d.name] for t in trials], d) for d in space]
-    low, high = float(results.min()), float(results.max())
-    spread = (results - low) / (high - low) if high > low else np.full(len(trials), 0.5)
-    heights = np.column_stack([*columns, spread])
+    judged = Dimension(
+        name=goal.metric,
+        low=float(results.min()),
+        high=float(results.max()),
+        log=_is_wide(results.tolist()),
+    )
+    heights = np.column_stack([*columns, _places(results.tolist(), judged)])
     names = [*(d.name for d in space), goal.metric]
     figure, axes = plt.subplots(figsize=(1.6 + 1.7 * len(names), 4.6), layout="constrained")
     colours = plt.get_cmap("viridis_r")
@@ -123,10 +128,8 @@ def parallel_coordinates(
             alpha=0.5 + 0.45 * ranks[trial],
             linewidth=0.8 + 1.4 * ranks[trial],
         )
-    for place, dimension in enumerate(space):
+    for place, dimension in enumerate([*space, judged]):
         _ticks(axes, place, dimension)
-    for height, value in ((0, low), (0.5, (low + high) / 2), (1, high)):
-        axes.text(len(names) - 1 + 0.05, height, f"{value:.4g}", fontsize=8, va="center")
     for place in range(len(names)):
         axes.axvline(place, color="black", linewidth=0.8)
     labels = [name.replace(".", ".\n") for name in names]
@@ -173,7 +176,8 @@ def _ticks(axes: Axes, place: int, dimension: Dimension) -> None:
     """What the ends and the middle of an axis stand for, or each of its choices."""
     if dimension.choices:
         labels = list(dimension.labels)
-        marks = [(_height(at, labels), str(label)[:14]) for at, label in enumerate(labels)]
+        texts = [text if len(text) < 23 else f"{text[:21]}..." for text in map(str, labels)]
+        marks = [(_height(at, labels), text) for at, text in enumerate(texts)]
     else:
         low, high = dimension.low, dimension.high
         middle = (low * high) ** 0.5 if dimension.log else (low + high) / 2
@@ -194,7 +198,6 @@ def _height(at: int, labels: Sequence[Any]) -> float:
     return at / (len(labels) - 1) if len(labels) > 1 else 0.5
 
 
-def _log_where_wide(axes: Axes, values: Sequence[float]) -> None:
-    """A logarithmic scale where one bad trial would press all others into a line."""
-    if values and min(values) > 0 and max(values) > 20 * float(np.median(values)):
-        axes.set_yscale("log")
+def _is_wide(values: Sequence[float]) -> bool:
+    """Whether one bad trial would press all others into a line on a linear scale."""
+    return bool(values) and min(values) > 0 and max(values) > 20 * float(np.median(values))
