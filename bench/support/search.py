@@ -46,8 +46,6 @@ def spec_of(directory: str, dataset: str, seed: int | None, **more: Any) -> Tune
 
 def on_spark(slots: int, dataset: Dataset, seed: int | None) -> dict[str, Any]:
     """Search in a session whose processes have run a trial each."""
-    from pyspark.sql import SparkSession
-
     from trainyard.job import Run
     from trainyard.rundir import EventWriter
     from trainyard.session import spark_session
@@ -55,7 +53,6 @@ def on_spark(slots: int, dataset: Dataset, seed: int | None) -> dict[str, Any]:
     from trainyard.tuning.studies import open_study
     from trainyard.tuning.sweep import Sweep
 
-    SparkSession.builder.master(f"local[{slots}]").config("spark.ui.enabled", "false")
     with tempfile.TemporaryDirectory() as directory, spark_session("bench") as spark:
 
         def search(spec: Tune) -> dict[str, Any]:
@@ -71,9 +68,10 @@ def on_spark(slots: int, dataset: Dataset, seed: int | None) -> dict[str, Any]:
                 assert all(trial.state.name == "COMPLETE" for trial in study.trials)
                 return {"seconds": time.monotonic() - began, "best": study.best.value}
 
-        warm = spec_of(f"{directory}/warm", dataset.directory, seed).to_mapping()
+        given = {"parallel": slots}
+        warm = spec_of(f"{directory}/warm", dataset.directory, seed, **given).to_mapping()
         search(Tune.from_mapping({**warm, "trials": 2 * slots, "sampler": "random"}))
-        return search(spec_of(f"{directory}/run", dataset.directory, seed))
+        return search(spec_of(f"{directory}/run", dataset.directory, seed, **given))
 
 
 def every_set(study: optuna.Study) -> None:
