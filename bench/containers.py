@@ -4,8 +4,8 @@
     make compose-up && python bench/containers.py
 
 A pipeline runs in local mode (an installation of its own), then in the containers; then each engine
-trains in the containers on one worker and on two. Prints seconds of wall time. Datasets that earlier
-runs prepared in the containers are forgotten first, so that both sides prepare their own.
+trains in the containers on one worker and on two. Prints seconds of wall time. Datasets that
+earlier runs prepared in the containers are forgotten first, so that both sides prepare their own.
 """
 
 from __future__ import annotations
