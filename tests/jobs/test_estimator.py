@@ -121,7 +121,7 @@ class TestRuns:
         assert whole.getHistory() == other.getHistory()
         assert same(whole.getModel(), other.getModel())
         assert whole.getHistory()[0] == half.getHistory()[0]
-        assert len(store.get_checkpoints("one")) == 2
+        assert [len(store.get_checkpoints(name)) for name in ("one", "two")] == [2, 2]
         again = estimator_of(store, run_id="one", epochs=2, **shared).fit(digits)
         assert same(again.getModel(), whole.getModel()), "there is nothing left to train"
 

@@ -95,6 +95,14 @@ def test_the_best_epoch_is_kept_and_not_the_last(tmp_path: Path) -> None:
     best = by_loss.index(min(by_loss))
     assert best < 5, "the rate must be so high that a later epoch is worse"
     assert same(state["best"], plainly(worse, epochs=best + 1))
+    resumed = run(dataclasses.replace(worse, epochs=7))
+    assert resumed["history"][6]["validation"]["loss"] > min(by_loss), "or the best is another"
+    assert same(resumed["best"], plainly(worse, epochs=best + 1))
+
+
+def test_rows_to_validate_by_decide_where_there_are_any() -> None:
+    assert loop.judged_by({"train": {"loss": 1.0}, "validation": {"loss": 2.0}}) == 2
+    assert loop.judged_by({"train": {"loss": 1.0}}) == 1
 
 
 def test_it_resumes_at_the_right_epoch(tmp_path: Path) -> None:
