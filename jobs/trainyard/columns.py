@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.types import (
@@ -39,14 +39,15 @@ def is_array(kind: DataType) -> bool:
     return numbers or is_vector(kind)
 
 
-def numbers_of(name: str, kind: DataType) -> Column:
-    """A column of arrays or vectors, dense or sparse, as array<double>."""
+def numbers_of(name: str, kind: DataType, number: Literal["double", "float"] = "double") -> Column:
+    """A column of arrays or vectors, dense or sparse, as an array of doubles or floats."""
     from pyspark.ml.functions import vector_to_array
 
     if is_vector(kind):
         # The conversion raises on a null vector, which is to become a fault of its row alone.
-        return F.when(column(name).isNotNull(), vector_to_array(column(name)))
-    return column(name).cast("array<double>")
+        values = vector_to_array(column(name), "float64" if number == "double" else "float32")
+        return F.when(column(name).isNotNull(), values)
+    return column(name).cast(f"array<{number}>")
 
 
 def time_of(name: str, kind: DataType) -> Column:

@@ -2,7 +2,8 @@
 
     python -m trainyard.migrate FILE
 
-The file is read and not run. Each line of the answer is `FILE:LINE: what is there -> the change`.
+The file is read and not run, by Python alone: no package need be installed. Each line of the answer
+is `FILE:LINE: what is there -> the change`.
 Exits with 0, or with 2 where the file is no Python 3 program.
 """
 
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from trainyard.errors import JobError, nearest
 from trainyard.horovod.estimator.params import ESTIMATOR
-from trainyard.ml.settings import Setting
+from trainyard.ml.parameter import Setting
 from trainyard.sparkdl.xgboost.params import CLASSES, COLUMNS, OLD_NAMES, TRAINING
 
 HERE = "trainyard.horovod"

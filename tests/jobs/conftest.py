@@ -6,13 +6,14 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 # A busy machine is no fault of what is tested.
 settings.register_profile("unhurried", deadline=None)
@@ -33,3 +34,27 @@ def spark() -> Iterator[SparkSession]:
         # As spark-submit --py-files does for a user's own network.
         session.sparkContext.addPyFile(str(Path(__file__).with_name("tiny_models.py")))
         yield session
+
+
+@pytest.fixture(scope="session")
+def digits(spark: SparkSession) -> DataFrame:
+    """600 digits as vectors, half of them sparse, with a validation flag that is null for some."""
+    from pyspark.ml.linalg import DenseVector, SparseVector, VectorUDT
+    from pyspark.sql.types import StructType
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    rows = []
+    for number, (pixels, digit) in enumerate(zip(bunch.data[:600], bunch.target, strict=False)):
+        scaled = pixels / 16
+        vector = (
+            DenseVector(scaled)
+            if number % 2
+            else SparseVector(64, np.flatnonzero(scaled), scaled[np.flatnonzero(scaled)])
+        )
+        held = None if number % 10 == 1 else number % 5 == 0
+        rows.append((number, int(digit), held, f"text {number}", vector))
+    schema: Any = StructType.fromDDL("id int, digit int, held boolean, more string")
+    schema.add("pixels", VectorUDT())
+    frame = spark.createDataFrame(rows, schema)
+    return frame.repartition(3).cache()

@@ -17,7 +17,8 @@ from torch import nn
 
 from trainyard.errors import JobError
 from trainyard.horovod.estimator import judge, loop
-from trainyard.horovod.estimator.rows import dataset_of, numbers
+from trainyard.horovod.estimator import work as work_module
+from trainyard.horovod.estimator.rows import ColumnReader, dataset_of, numbers
 from trainyard.horovod.estimator.work import Work
 
 
@@ -94,6 +95,14 @@ def test_the_best_epoch_is_kept_and_not_the_last(tmp_path: Path) -> None:
     best = by_loss.index(min(by_loss))
     assert best < 5, "the rate must be so high that a later epoch is worse"
     assert same(state["best"], plainly(worse, epochs=best + 1))
+    resumed = run(dataclasses.replace(worse, epochs=7))
+    assert resumed["history"][6]["validation"]["loss"] > min(by_loss), "or the best is another"
+    assert same(resumed["best"], plainly(worse, epochs=best + 1))
+
+
+def test_rows_to_validate_by_decide_where_there_are_any() -> None:
+    assert loop.judged_by({"train": {"loss": 1.0}, "validation": {"loss": 2.0}}) == 2
+    assert loop.judged_by({"train": {"loss": 1.0}}) == 1
 
 
 def test_it_resumes_at_the_right_epoch(tmp_path: Path) -> None:
@@ -126,6 +135,39 @@ def test_another_order_each_epoch(tmp_path: Path) -> None:
     assert epochs[0] != epochs[1]
     assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(values(ROWS, 0)["y"].tolist())
     assert loop_state["history"][1]["train"]["loss"] < loop_state["history"][0]["train"]["loss"]
+
+
+def test_rows_that_fit_the_buffer_are_read_once_and_others_are_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = values(160, 0) | {"y": np.arange(160, dtype=np.float32)}  # ten row groups, in order
+    file = write(tmp_path / "sorted", "train", rows)
+    dataset = dataset_of(str(tmp_path / "sorted"), COLUMNS, {"train": (file,)})
+    work = dataclasses.replace(work_of(tmp_path), datasets={"train": dataset})
+    numbers_in_a_row = 5
+
+    reads: list[int] = []
+
+    class Counted(ColumnReader):
+        def read(self, parts: Any) -> Any:
+            reads.append(len(parts))
+            return super().read(parts)
+
+    def labels_of(held_rows: int) -> list[float]:
+        reads.clear()
+        monkeypatch.setattr(work_module, "HELD_BYTES", held_rows * 4 * numbers_in_a_row)
+        loader = work.loader("train", work.plan("train", 1), 0)
+        epochs = [list(loader.shuffled(seed=0, epoch=epoch)) for epoch in range(2)]
+        assert [sum(map(len, epoch)) for epoch in epochs] == [160, 160]
+        return epochs[0][0].labels[:, 0].tolist()
+
+    monkeypatch.setattr(work_module, "ColumnReader", Counted)
+    labels_of(160)
+    assert sum(reads) == 10, "each row group once"
+    mixed = labels_of(159)
+    assert sum(reads) == 20, "and in each epoch"
+    assert len({label // 16 for label in mixed}) > 6
+    assert len({label // 16 for label in labels_of(0)}) == 4
 
 
 def run_here(work: Work) -> dict[str, Any]:

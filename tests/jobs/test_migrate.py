@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from trainyard import migrate
 from trainyard.errors import JobError
 from trainyard.migrate import findings
 
@@ -138,3 +139,33 @@ def test_the_program(tmp_path: Path) -> None:
         assert (refused.returncode, refused.stdout) == (2, "")
         assert "cannot be read" in refused.stderr
         assert "Traceback" not in refused.stderr
+
+
+def test_python_alone_is_enough(tmp_path: Path) -> None:
+    """It runs where no package is installed: -S leaves them out, -I the environment's paths."""
+    file = tmp_path / "old.py"
+    file.write_text(
+        "from horovod.spark.torch import TorchEstimator\n"
+        "from sparkdl.xgboost import XgboostClassifier\n"
+        "TorchEstimator(data_module=Own)\n"
+        "XgboostClassifier(n_jobs=4)\n"
+    )
+    program = (
+        "import importlib.util, runpy, sys\n"
+        f"sys.path.insert(0, {str(Path(migrate.__file__).parents[1])!r})\n"
+        "assert importlib.util.find_spec('pyspark') is None\n"
+        "runpy.run_module('trainyard.migrate', run_name='__main__')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    changes = dict(line.split(": ", 1)[1].split(" -> ") for line in done.stdout.splitlines())
+    assert changes["from sparkdl.xgboost import XgboostClassifier"].endswith("XgboostClassifier")
+    assert changes["from horovod.spark.torch import TorchEstimator"].endswith("TorchEstimator")
+    assert "petastorm is not used" in changes["TorchEstimator(data_module=...)"]
+    assert "Set num_workers" in changes["XgboostClassifier(n_jobs=...)"]

@@ -165,13 +165,16 @@ def test_pipeline_cross_validation_save_and_load(
     from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 
     regressor = XgboostRegressor(n_estimators=2, missing=-1.0)
-    grid = ParamGridBuilder().addGrid(regressor.max_depth, [3]).build()
+    grid = ParamGridBuilder().addGrid(regressor.max_depth, [1, 3]).build()
     pipeline = Pipeline(stages=[regressor])
     evaluator = RegressionEvaluator(labelCol="label")
     validator = CrossValidator(
         estimator=pipeline, estimatorParamMaps=grid, evaluator=evaluator, numFolds=2, seed=1
     )
-    best: Any = validator.fit(frame).bestModel
+    validated = validator.fit(frame)
+    best: Any = validated.bestModel
+    shallow, deep = validated.avgMetrics
+    assert deep < shallow, "each value was trained with"
     assert max(best.stages[0].get_booster().trees_to_dataframe()["Node"]) > 2, "deeper than 1"
     assert regressor.getOrDefault("max_depth") != 3
     best.save(str(tmp_path / "model"))
@@ -254,7 +257,7 @@ def test_nothing_is_left_of_a_fit(
 def test_a_model_is_read_once_in_a_process_and_scores_batches() -> None:
     import pyarrow as pa
 
-    from trainyard.ml import predicting
+    from trainyard.ml import scorer
 
     class Broadcast:
         value = b"model"
@@ -270,14 +273,14 @@ def test_a_model_is_read_once_in_a_process_and_scores_batches() -> None:
         sizes.append(len(inputs[0]))
         return [inputs[0][:, 0], inputs[0] * 2]
 
-    shipped: Any = predicting._Shipped(Broadcast(), load)  # type: ignore[arg-type]
-    scores = predicting._udf(shipped, [predicting.Input(name="x", width=2)], predict)
+    shipped: Any = scorer.Shipped(Broadcast(), load)  # type: ignore[arg-type]
+    scores = scorer.scorer(shipped, [scorer.Input(name="x", width=2)], predict)
     rows = pa.array(np.arange(5000.0).reshape(2500, 2).tolist())
     batch = pa.StructArray.from_arrays([rows], ["x"])
     [found] = list(scores(iter([batch])))
     assert read == [b"model"]
-    assert sizes == [1024, 1024, 452]
+    assert sizes == [512] * 4 + [452]
     assert found.field(0).to_pylist() == np.arange(0.0, 5000, 2).tolist()
-    assert found.field(1)[2499].as_py() == [9996, 9998]
+    assert found.field(1)[2499].as_py()["values"] == [9996, 9998]
     [empty] = list(scores(iter([batch.slice(0, 0)])))
     assert len(empty) == 0

@@ -16,6 +16,8 @@ from typing import Any
 from trainyard.errors import TransientError
 
 _MOST_BYTES = 10_000
+_LOOK_SECONDS = 0.05
+"""How often the server looks whether it shall end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +53,23 @@ class Line:
             with urllib.request.urlopen(request, timeout=self.timeout) as answer:  # noqa: S310
                 return json.loads(answer.read())
         except OSError as error:
-            raise TransientError(
-                f"{who} {number} on {socket.gethostname()} cannot reach the driver at "
-                f"{self.host}:{self.port}: {error}.",
-                "Set spark.driver.host to an address of the driver that executors reach, and let "
-                "them connect to its ports.",
-            ) from error
+            raise self._unreachable(who, number, error) from error
+
+    def address(self, who: str, number: int) -> str:
+        """The local address that reaches the driver; arguments and errors as of `call`."""
+        try:
+            with socket.create_connection((self.host, self.port), self.timeout) as probe:
+                return str(probe.getsockname()[0])
+        except OSError as error:
+            raise self._unreachable(who, number, error) from error
+
+    def _unreachable(self, who: str, number: int, error: OSError) -> TransientError:
+        return TransientError(
+            f"{who} {number} on {socket.gethostname()} cannot reach the driver at "
+            f"{self.host}:{self.port}: {error}.",
+            "Set spark.driver.host to an address of the driver that executors reach, and let "
+            "them connect to its ports.",
+        )
 
 
 @contextmanager
@@ -87,7 +100,9 @@ def answering(host: str, timeout: int, answer: Callable[[int, Any], Any]) -> Ite
 
     server = ThreadingHTTPServer(("", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, name="calls", daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, args=(_LOOK_SECONDS,), name="calls", daemon=True
+    )
     thread.start()
     try:
         yield Line(host=host, port=server.server_port, token=token, timeout=timeout)

@@ -94,7 +94,7 @@ class BarrierLauncher:
             return list(tasks.mapPartitions(lambda _: task.run(pickled)).collect())
         except Exception as error:
             if late.is_set():
-                raise self._too_late(ranks, len(reports.ranks)) from None
+                raise self._too_late(ranks, len(reports)) from None
             settings, deaths = self._settings, self._deaths()
             raise explain(error, deaths, reports.ranks, ranks, settings, self._engine) from error
         finally:

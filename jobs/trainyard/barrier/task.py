@@ -43,15 +43,17 @@ class Task:
             self.settings.access.grant()
         context = BarrierTaskContext.get()
         partition = context.partitionId()
-        place = assign(context.allGather(_host()))[partition]
+        number = partition  # until the ranks have met
         # One thread a rank: a second one on busy cores costs more than it brings.
         os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE")
         try:
-            address = self.desk.report(place.rank, partition)
-            with self.member.joined(place, address):
+            hosts = self.desk.meet(partition, _host())
+            place = assign(hosts)[partition]
+            number = place.rank
+            with self.member.joined(place, self.desk.address(partition)):
                 result = cloudpickle.loads(pickled)()
         except BaseException as error:
-            self._write_death(place.rank, error)
+            self._write_death(number, error)
             if type(error).__name__ in self.lost_errors:
                 # Another rank died. Spark reports the first task that fails: let it be that one.
                 time.sleep(PATIENCE_SECONDS)

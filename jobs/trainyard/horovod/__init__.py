@@ -7,8 +7,9 @@ stands where `horovod.spark.torch`, `horovod.spark.common` and Azure Synapse's `
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trainyard.lazily import lazily
 
 if TYPE_CHECKING:
     from trainyard.horovod.estimator.backend import SparkBackend as SparkBackend
@@ -18,21 +19,14 @@ if TYPE_CHECKING:
     from trainyard.horovod.estimator.store import Store as Store
 
 _WHERE = {
-    "AdlsStore": "store",
-    "SparkBackend": "backend",
-    "Store": "store",
-    "TorchEstimator": "estimator",
-    "TorchModel": "model",
+    "AdlsStore": "estimator.store",
+    "SparkBackend": "estimator.backend",
+    "Store": "estimator.store",
+    "TorchEstimator": "estimator.estimator",
+    "TorchModel": "estimator.model",
 }
 
 __all__ = ["AdlsStore", "SparkBackend", "Store", "TorchEstimator", "TorchModel"]
 
-
-def __getattr__(name: str) -> Any:
-    """The estimator's classes, imported when they are asked for: a rank needs none of them."""
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"trainyard.horovod.estimator.{_WHERE[name]}")
-    found = getattr(module, name)
-    globals()[name] = found
-    return found
+# A rank needs none of them.
+__getattr__ = lazily(__name__, _WHERE)

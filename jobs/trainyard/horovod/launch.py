@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ class HorovodEngine:
         try:
             yield HorovodMember(engine=self, driver=host, port=port)
         finally:
-            server.stop()
+            # It looks for its end every half a second, for which nobody need wait.
+            threading.Thread(target=server.stop, name="rendezvous-stop", daemon=True).start()
 
     def tuning(self) -> dict[str, str]:
         """Environment variables that hold however a rank was started."""

@@ -17,7 +17,7 @@ from trainyard.horovod.pieces import Reader, Rows, concatenate
 from trainyard.pieces import Piece, bounds, pieces
 
 MIXED_ROW_GROUPS = 4
-"""Row groups that a streaming rank holds and shuffles together."""
+"""Row groups that a streaming rank holds and shuffles together, unless it is told otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +94,7 @@ class Loader:
         rank: whose rows to read.
         streaming: read row groups in every epoch and hold a few at a time; otherwise hold all rows.
         reader: reads the rows, where that is not to be the reader of a prepared dataset.
+        mixed: row groups that a streaming rank holds and shuffles together.
     """
 
     def __init__(
@@ -105,11 +106,13 @@ class Loader:
         *,
         streaming: bool,
         reader: Reader | None = None,
+        mixed: int = MIXED_ROW_GROUPS,
     ) -> None:
         self._reader = reader or Reader(dataset)
         self._pieces = pieces(dataset, split, *plan.bounds(rank))
         self._batches = plan.batches(rank)
         self._rank = rank
+        self._mixed = mixed
         self._held = None if streaming else self._reader.read(self._pieces)
 
     def class_rows(self) -> Tensor:
@@ -127,7 +130,7 @@ class Loader:
         """
         rng = np.random.default_rng([seed, epoch, self._rank])
         order = [self._pieces[i] for i in rng.permutation(len(self._pieces))]
-        return self._cut(self._buffers(order, MIXED_ROW_GROUPS), rng)
+        return self._cut(self._buffers(order, self._mixed), rng)
 
     def _cut(self, buffers: Iterator[Rows], rng: np.random.Generator | None) -> Iterator[Rows]:
         """Cut buffers into the rank's batches, each buffer shuffled when `rng` is given."""

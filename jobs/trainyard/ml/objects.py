@@ -15,10 +15,8 @@ import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pyspark.ml.param import TypeConverters
-
 from trainyard.errors import JobError, SettingError
-from trainyard.ml.settings import Setting
+from trainyard.ml.parameter import FLAG, Setting
 
 CHOICE = "allow_pickle"
 """The parameter by which a user chooses pickles."""
@@ -26,7 +24,7 @@ CHOICE = "allow_pickle"
 
 def choice(doc: str) -> Setting:
     """That parameter."""
-    return Setting(name=CHOICE, doc=doc, default=False, convert=TypeConverters.toBoolean)
+    return Setting(name=CHOICE, doc=doc, default=False, convert=FLAG)
 
 
 class PickleWarning(UserWarning):

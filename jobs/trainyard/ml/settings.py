@@ -2,51 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param import Param, Params
 
 from trainyard.errors import SettingError, nearest
+from trainyard.ml.parameter import Setting
 
 Class = TypeVar("Class", bound="type[Tuned]")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """One parameter.
-
-    Attributes:
-        name: of the Param and the constructor's argument.
-        doc: what it says, for `explainParams`.
-        default: its value where none is given.
-        convert: makes a given value one of its type, or raises TypeError; None stays None.
-        accessor: what follows `get` and `set`; by default the name in camel case.
-        refused: why another value than the default is refused, and what to do.
-        is_saved: whether it is written with the estimator.
-    """
-
-    name: str
-    doc: str
-    default: Any = None
-    convert: Callable[[Any], Any] = TypeConverters.identity
-    accessor: str = ""
-    refused: tuple[str, str] | None = None
-    is_saved: bool = True
-
-    @property
-    def method(self) -> str:
-        """What follows `get` and `set` in its methods' names."""
-        if self.accessor:
-            return self.accessor
-        return "".join(part[:1].upper() + part[1:] for part in self.name.split("_"))
-
-    def param(self) -> Param[Any]:
-        """The Param that stands for it in a class."""
-        convert = self.convert
-        passing = lambda value: None if value is None else convert(value)  # noqa: E731
-        return Param(Params._dummy(), self.name, self.doc, typeConverter=passing)
 
 
 class Tuned(Params):
@@ -109,7 +73,7 @@ def tuned(*settings: Setting) -> Callable[[Class], Class]:
     def give(cls: Class) -> Class:
         cls.table = {**cls.table, **{setting.name: setting for setting in settings}}
         for setting in settings:
-            setattr(cls, setting.name, setting.param())
+            setattr(cls, setting.name, _param(setting))
             methods = {f"get{setting.method}": _getter, f"set{setting.method}": _setter}
             for name, make in methods.items():
                 if name not in vars(cls):
@@ -117,6 +81,13 @@ def tuned(*settings: Setting) -> Callable[[Class], Class]:
         return cls
 
     return give
+
+
+def _param(setting: Setting) -> Param[Any]:
+    def passing(value: Any) -> Any:
+        return None if value is None else setting.convert(value)
+
+    return Param(Params._dummy(), setting.name, setting.doc, typeConverter=passing)
 
 
 def _getter(setting: Setting) -> Callable[[Tuned], Any]:
@@ -133,20 +104,3 @@ def _setter(setting: Setting) -> Callable[[Tuned, Any], Any]:
 
     put.__doc__ = f"Set `{setting.name}`: {setting.doc}."
     return put
-
-
-def whole(least: int = 1) -> Callable[[Any], int]:
-    """A converter for whole numbers of at least so much."""
-
-    def convert(value: Any) -> int:
-        number: int = TypeConverters.toInt(value)
-        if number < least:
-            raise TypeError(f"it must be {least} or more, not {number}")
-        return number
-
-    return convert
-
-
-def listed(value: Any) -> list[Any]:
-    """A converter for a list, or the one item of it."""
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -85,7 +85,7 @@ def stage(
     flag = _flag(frame, taken, validation, seed)
     content = F.xxhash64(*taken, flag)
     merging = {one.name for one in columns if _merges(type_of(frame, one.source), one.kind)}
-    rows = frame.select(*taken, flag.alias(FLAG), content.alias(CONTENT)).repartition(parts)
+    rows = frame.select(*taken, flag.alias(FLAG), content.alias(CONTENT)).coalesce(parts)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if access is not None:
@@ -103,19 +103,20 @@ def stage(
 def _column(frame: DataFrame, taken: Taken) -> Column:
     kind = type_of(frame, taken.source)
     is_list = pa.types.is_list(taken.kind)
-    spark = {pa.float32(): "float", pa.float64(): "double", pa.int64(): "double"}
+    is_narrow = is_list and taken.kind.value_type == pa.float32()
+    number: Literal["double", "float"] = "float" if is_narrow else "double"
     if is_list and is_array(kind):
-        return numbers_of(taken.source, kind).cast(f"array<{spark[taken.kind.value_type]}>")
+        return numbers_of(taken.source, kind, number)
     if not isinstance(kind, NumericType | BooleanType):
         raise JobError(
             f"column {taken.source!r} has the type {kind.simpleString()}.",
             "Use numbers or booleans"
             + (", or arrays or vectors of them." if is_list else ": one for each row."),
         )
-    number = column(taken.source).cast("int" if isinstance(kind, BooleanType) else kind)
+    value = column(taken.source).cast("int" if isinstance(kind, BooleanType) else kind)
     if _merges(kind, taken.kind):
-        number = F.when(F.abs(number.cast("bigint")) <= FLOATS, number)
-    return F.array(number.cast(spark[taken.kind.value_type])) if is_list else number.cast("double")
+        value = F.when(F.abs(value.cast("bigint")) <= FLOATS, value)
+    return F.array(value.cast(number)) if is_list else value.cast("double")
 
 
 def _merges(kind: DataType, wanted: pa.DataType) -> bool:

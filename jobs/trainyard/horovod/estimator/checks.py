@@ -10,7 +10,7 @@ import torch
 
 from trainyard.errors import SettingError
 from trainyard.horovod.estimator.backend import SparkBackend
-from trainyard.ml.settings import listed
+from trainyard.ml.parameter import listed
 
 Of = Callable[[str], Any]
 """Gives a parameter's value by its name."""

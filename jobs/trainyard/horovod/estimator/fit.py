@@ -37,8 +37,8 @@ from trainyard.horovod.estimator.store import Store
 from trainyard.horovod.estimator.work import Work
 from trainyard.horovod.loader import check_rows
 from trainyard.layout import join, safe_name
+from trainyard.ml.parameter import listed
 from trainyard.ml.part import TRAIN
-from trainyard.ml.settings import listed
 from trainyard.session import ship
 
 if TYPE_CHECKING:

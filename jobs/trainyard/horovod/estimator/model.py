@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.ml import Model
 
 from trainyard.errors import JobError, SettingError
+from trainyard.horovod.estimator import scorer
 from trainyard.horovod.estimator.params import ALLOW_PICKLE, MODEL, OBJECTS, shapes
 from trainyard.ml import objects
-from trainyard.ml.predicting import Floats, Input, Output, Predict, add_predictions
+from trainyard.ml.predicting import Output, add_predictions
 from trainyard.ml.saving import Savable
+from trainyard.ml.scorer import Input
 from trainyard.ml.settings import Tuned, tuned
 
 if TYPE_CHECKING:
@@ -55,8 +57,8 @@ class TorchModel(Tuned, Savable, Model):
             [Input(name=name, width=size) for name, size in zip(features, sizes, strict=True)],
             [Output(name=name, width=width) for name, width in zip(names, widths, strict=True)],
             model=_to_bytes(model),
-            load=_from_bytes,
-            predict=_predictor(input_shapes, widths),
+            load=scorer.load,
+            predict=scorer.predictor(input_shapes, widths),
         )
 
     def saved(self) -> tuple[dict[str, Any], dict[str, Any], bytes]:
@@ -93,28 +95,3 @@ def _to_bytes(model: Any) -> bytes:
     from pyspark import cloudpickle
 
     return bytes(cloudpickle.dumps(model))  # type: ignore[no-untyped-call]
-
-
-def _from_bytes(data: bytes) -> Any:
-    import torch
-    from pyspark import cloudpickle
-
-    torch.set_num_threads(1)
-    return cloudpickle.loads(data)
-
-
-def _predictor(input_shapes: list[list[int]], widths: list[int | None]) -> Predict:
-    def predict(model: Any, inputs: list[Floats]) -> list[Any]:
-        import torch
-
-        shaped = zip(inputs, input_shapes, strict=True)
-        with torch.inference_mode():
-            found = model(*[torch.from_numpy(rows.reshape(shape)) for rows, shape in shaped])
-        outputs = found if isinstance(found, list | tuple) else [found]
-        rows = len(inputs[0])
-        return [
-            output.double().numpy().reshape(rows if width is None else (rows, width))
-            for output, width in zip(outputs, widths, strict=True)
-        ]
-
-    return predict

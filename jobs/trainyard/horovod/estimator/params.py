@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.ml.param import TypeConverters
-
 from trainyard.errors import SettingError
 from trainyard.ml.objects import choice
-from trainyard.ml.settings import Setting, listed, whole
+from trainyard.ml.parameter import (
+    FLAG,
+    NUMBERS,
+    TEXT,
+    TEXTS,
+    Setting,
+    listed,
+    whole,
+)
 
 _READ = (
     "each rank reads its own row groups itself, beside its training",
@@ -37,28 +43,26 @@ ESTIMATOR = (
     Setting(
         name="loss_weights",
         doc="weight of each loss; all the same",
-        convert=TypeConverters.toListFloat,
+        convert=NUMBERS,
     ),
-    Setting(
-        name="sample_weight_col", doc="column of rows' weights", convert=TypeConverters.toString
-    ),
+    Setting(name="sample_weight_col", doc="column of rows' weights", convert=TEXT),
     Setting(name="gradient_compression", doc="hvd.Compression.none or .fp16"),
     Setting(
         name="compress_sparse_cols",
         doc="whether sparse vectors are written as such",
         default=False,
-        convert=TypeConverters.toBoolean,
+        convert=FLAG,
         refused=("files are compressed, zeros too", "Leave it out."),
     ),
     Setting(
         name="feature_cols",
         doc="columns, one for each input of the model",
-        convert=TypeConverters.toListString,
+        convert=TEXTS,
     ),
     Setting(
         name="label_cols",
         doc="columns, one for each output of the model",
-        convert=TypeConverters.toListString,
+        convert=TEXTS,
     ),
     Setting(name="continuous_cols", doc="columns of numbers, for NVTabular", refused=_NVTABULAR),
     Setting(name="categorical_cols", doc="columns of categories", refused=_NVTABULAR),
@@ -85,18 +89,18 @@ ESTIMATOR = (
         name="shuffle",
         doc="whether rows come in another order each epoch",
         default=True,
-        convert=TypeConverters.toBoolean,
+        convert=FLAG,
     ),
     Setting(
         name="partitions_per_process",
-        doc="files written for each rank",
+        doc="files written for each rank, at most; fewer of a frame with fewer partitions",
         default=10,
         convert=whole(),
     ),
     Setting(
         name="run_id",
         doc="name of the run; one that the store has is resumed after its last epoch",
-        convert=TypeConverters.toString,
+        convert=TEXT,
     ),
     Setting(name="train_minibatch_fn", doc="takes a training step"),
     Setting(name="train_steps_per_epoch", doc="steps of an epoch", convert=whole()),
@@ -121,16 +125,16 @@ ESTIMATOR = (
     Setting(name="reader_pool_type", doc="petastorm's pool", default="thread", refused=_READ),
     Setting(
         name="inmemory_cache_all",
-        doc="hold a rank's rows in memory",
+        doc="hold a rank's rows in memory, also more than 64 MiB",
         default=False,
-        convert=TypeConverters.toBoolean,
+        convert=FLAG,
         accessor="InMemoryCacheAll",
     ),
     Setting(
         name="use_gpu",
         doc="train on the GPU that Spark gave a rank's task, if it gave one",
         default=True,
-        convert=TypeConverters.toBoolean,
+        convert=FLAG,
     ),
     Setting(
         name="mp_start_method",
@@ -160,15 +164,15 @@ MODEL = (
     Setting(
         name="feature_columns",
         doc="columns, one for each input of the model",
-        convert=TypeConverters.toListString,
+        convert=TEXTS,
     ),
-    Setting(name="label_columns", doc="columns of labels", convert=TypeConverters.toListString),
+    Setting(name="label_columns", doc="columns of labels", convert=TEXTS),
     Setting(name="input_shapes", doc="shape of each input"),
-    Setting(name="run_id", doc="the run that made it", convert=TypeConverters.toString),
+    Setting(name="run_id", doc="the run that made it", convert=TEXT),
     Setting(
         name="outputCols",
         doc="columns of predictions, one for each output",
-        convert=TypeConverters.toListString,
+        convert=TEXTS,
     ),
 )
 """The model's parameters."""

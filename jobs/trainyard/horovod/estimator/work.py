@@ -11,8 +11,11 @@ from torch import nn
 from trainyard.access import Access
 from trainyard.dataset import Dataset
 from trainyard.horovod.estimator.rows import ColumnReader, Columns
-from trainyard.horovod.loader import Loader, Plan
+from trainyard.horovod.loader import MIXED_ROW_GROUPS, Loader, Plan
 from trainyard.ml.part import TRAIN, VALIDATION
+
+HELD_BYTES = 64 * 1024**2
+"""Rows, as a rank has them in memory, that it shuffles together; fewer are read once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,8 @@ class Work:
         val_steps: batches validated by, likewise.
         passes: batches added up for one step.
         shuffle: whether rows come in another order each epoch.
-        streaming: whether a rank reads its rows in each epoch instead of holding them.
+        streaming: whether a rank that has more than `HELD_BYTES` reads its rows in each epoch
+            instead of holding them.
         seed: of shuffling and dropout.
         device: `auto` or `cpu`.
         compression: `none` or `fp16`.
@@ -93,7 +97,20 @@ class Work:
         return Plan(rows=self.datasets[split].rows(split), size=ranks, batch_size=size)
 
     def loader(self, split: str, plan: Plan, rank: int) -> Loader:
-        """A rank's rows of a split."""
-        dataset = self.datasets[split]
-        reader = ColumnReader(dataset, self.columns)
-        return Loader(dataset, split, plan, rank, streaming=self.streaming, reader=reader)
+        """A rank's rows of a split.
+
+        They are held where they fit the buffer in which rows would be shuffled anyway.
+        """
+        dataset, columns = self.datasets[split], self.columns
+        fit = HELD_BYTES // (4 * sum(columns.numbers(tuple(columns.widths))))
+        first, end = plan.bounds(rank)
+        group = max(rows for file in dataset.splits[split] for rows in file.row_groups)
+        return Loader(
+            dataset,
+            split,
+            plan,
+            rank,
+            streaming=self.streaming and end - first > fit,
+            reader=ColumnReader(dataset, columns),
+            mixed=max(MIXED_ROW_GROUPS, fit // group),
+        )

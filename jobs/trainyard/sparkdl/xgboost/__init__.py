@@ -3,8 +3,24 @@
 from trainyard.sparkdl.xgboost import XgboostClassifier, XgboostRegressor
 """
 
-from trainyard.sparkdl.xgboost.estimator import XgboostClassifier, XgboostRegressor
-from trainyard.sparkdl.xgboost.model import XgboostClassifierModel, XgboostRegressorModel
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainyard.lazily import lazily
+
+if TYPE_CHECKING:
+    from trainyard.sparkdl.xgboost.estimator import XgboostClassifier as XgboostClassifier
+    from trainyard.sparkdl.xgboost.estimator import XgboostRegressor as XgboostRegressor
+    from trainyard.sparkdl.xgboost.model import XgboostClassifierModel as XgboostClassifierModel
+    from trainyard.sparkdl.xgboost.model import XgboostRegressorModel as XgboostRegressorModel
+
+_WHERE = {
+    "XgboostClassifier": "estimator",
+    "XgboostClassifierModel": "model",
+    "XgboostRegressor": "estimator",
+    "XgboostRegressorModel": "model",
+}
 
 __all__ = [
     "XgboostClassifier",
@@ -12,3 +28,6 @@ __all__ = [
     "XgboostRegressor",
     "XgboostRegressorModel",
 ]
+
+# `trainyard.migrate` reads the parameters where there is no Spark.
+__getattr__ = lazily(__name__, _WHERE)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import xgboost as xgb
 from pyspark.ml import Model
 
 from trainyard.columns import is_array
 from trainyard.ml import objects
-from trainyard.ml.predicting import Floats, Input, Output, Predict, add_predictions
+from trainyard.ml.parameter import Setting
+from trainyard.ml.predicting import Output, add_predictions
 from trainyard.ml.saving import Savable
-from trainyard.ml.settings import Setting, Tuned, tuned
+from trainyard.ml.scorer import Input, Predict
+from trainyard.ml.settings import Tuned, tuned
+from trainyard.sparkdl.xgboost import scorer
 from trainyard.sparkdl.xgboost.fit import Trees
 from trainyard.sparkdl.xgboost.params import CLASSES, COLUMNS, TRAINING
 from trainyard.xgboost.booster import from_bytes
@@ -97,46 +99,18 @@ class XgboostClassifierModel(XgboostModel):
     """Adds the predicted class, the classes' probabilities and their margins."""
 
     def _outputs(self) -> tuple[Sequence[Output], Predict]:
-        classes, missing = self.trees.classes, self.value("missing")
-
-        def predict(booster: xgb.Booster, inputs: list[Floats]) -> list[Any]:
-            margins = _predicted(booster, inputs, "margin", missing).astype(np.float64)
-            raw = np.stack([-margins, margins], axis=1) if classes == 2 else margins
-            # The margin of two classes is the logarithm of the second one's odds.
-            logs = np.stack([0 * margins, margins], axis=1) if classes == 2 else margins
-            shares = np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
-            probabilities = shares / shares.sum(axis=1, keepdims=True)
-            return [probabilities.argmax(axis=1), probabilities, raw]
-
+        classes = self.trees.classes
         names = [
             self.value(name) for name in ("predictionCol", "probabilityCol", "rawPredictionCol")
         ]
         widths = (None, classes, classes)
-        return [Output(name=n, width=w) for n, w in zip(names, widths, strict=True)], predict
+        outputs = [Output(name=n, width=w) for n, w in zip(names, widths, strict=True)]
+        return outputs, scorer.classifier(classes, self.value("missing"))
 
 
 class XgboostRegressorModel(XgboostModel):
     """Adds the predicted number."""
 
     def _outputs(self) -> tuple[Sequence[Output], Predict]:
-        missing = self.value("missing")
-
-        def predict(booster: xgb.Booster, inputs: list[Floats]) -> list[Any]:
-            return [_predicted(booster, inputs, "value", missing)]
-
-        return [Output(name=self.value("predictionCol"), width=None)], predict
-
-
-def _predicted(booster: xgb.Booster, inputs: list[Floats], kind: str, missing: float) -> Any:
-    features, *margins = inputs
-    if not len(features):
-        outputs = booster.inplace_predict(
-            np.zeros((1, features.shape[1]), np.float32), predict_type=kind
-        )
-        return outputs[:0]
-    return booster.inplace_predict(
-        features,
-        predict_type=kind,
-        missing=missing,
-        base_margin=margins[0] if margins else None,
-    )
+        output = Output(name=self.value("predictionCol"), width=None)
+        return [output], scorer.regressor(self.value("missing"))

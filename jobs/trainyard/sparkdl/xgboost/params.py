@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.ml.param import TypeConverters
-
 from trainyard.boosters import BOOSTER_PARAMS
-from trainyard.ml.settings import Setting, whole
-
-_TEXT, _FLAG, _NUMBER = TypeConverters.toString, TypeConverters.toBoolean, TypeConverters.toFloat
+from trainyard.ml.parameter import FLAG, NUMBER, TEXT, Setting, whole
 
 
 def _spark(name: str, doc: str, default: str | None = None) -> Setting:
     """A column's name; its methods are spelled as Spark ML does."""
     accessor = name[:1].upper() + name[1:]
-    return Setting(name=name, doc=doc, default=default, convert=_TEXT, accessor=accessor)
+    return Setting(name=name, doc=doc, default=default, convert=TEXT, accessor=accessor)
 
 
 COLUMNS = (
@@ -39,7 +35,7 @@ TRAINING = (
         name="missing",
         doc="number that stands for a missing one, beside NaN; 0 takes a sparse vector's zeros",
         default=float("nan"),
-        convert=_NUMBER,
+        convert=NUMBER,
     ),
     Setting(
         name="callbacks", doc="xgboost.callback.TrainingCallback objects, called on every worker"
@@ -49,12 +45,12 @@ TRAINING = (
         name="use_gpu",
         doc="train on the GPU that Spark gave a worker's task",
         default=False,
-        convert=_FLAG,
+        convert=FLAG,
     ),
     Setting(name="n_estimators", doc="most boosting rounds", default=100, convert=whole()),
     Setting(name="max_depth", doc="depth of a tree; 0 is no limit", convert=whole(0)),
-    Setting(name="learning_rate", doc="how much each round adds", convert=_NUMBER),
-    Setting(name="objective", doc="what is made small; by the label without it", convert=_TEXT),
+    Setting(name="learning_rate", doc="how much each round adds", convert=NUMBER),
+    Setting(name="objective", doc="what is made small; by the label without it", convert=TEXT),
     Setting(name="eval_metric", doc="what each round is measured by; the last decides"),
     Setting(
         name="early_stopping_rounds",
@@ -62,7 +58,7 @@ TRAINING = (
         convert=whole(),
     ),
     Setting(name="random_state", doc="seed of the sampling", convert=whole(0)),
-    Setting(name="importance_type", doc="what importances count", default="weight", convert=_TEXT),
+    Setting(name="importance_type", doc="what importances count", default="weight", convert=TEXT),
     *(
         Setting(name=name, doc=f"XGBoost's {name}; {kind.wanted}")
         for name, kind in BOOSTER_PARAMS.items()
