@@ -32,6 +32,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from support import mnist_inference
 from support.data import repeated_digits, write_dataset
 from support.labelling import Pair
+from support.local import local_spark
 from support.photographs import make_photographs
 from support.tables import bar, machine, ratio, show
 
@@ -73,9 +74,7 @@ def main() -> int:
     if unknown := set(given.what) - set(measures):
         parser.error(f"there is no {', '.join(unknown)}")
     print(f"two slots of one thread; {machine()}")
-    from pyspark.sql import SparkSession
-
-    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    local_spark(2)
     holds = True
     with tempfile.TemporaryDirectory() as directory, spark_session("bench") as spark:
         for what in given.what or measures:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from support.local import local_spark
 from trainyard.dataset import FEATURES, LABEL, Dataset
 
 if TYPE_CHECKING:
@@ -37,16 +38,9 @@ def main() -> None:
     if kind == "native":
         print(json.dumps(native(dataset, settings)), flush=True)
         return
-    from pyspark.sql import SparkSession
-
     from trainyard.session import spark_session
 
-    (
-        SparkSession.builder.master(f"local[{WORKERS}]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "4g")
-        .config("spark.executorEnv.OMP_WAIT_POLICY", "PASSIVE")
-    )
+    local_spark(WORKERS, spark__driver__memory="4g", spark__executorEnv__OMP_WAIT_POLICY="PASSIVE")
     with spark_session("bench") as spark:
         way = {"spark": stock, "ours": ours}[kind]
         print(json.dumps(way(spark, dataset, settings)), flush=True)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
+from support.local import local_spark
 from trainyard.barrier.engine import LaunchSettings
 from trainyard.barrier.launch import BarrierLauncher
 from trainyard.dataset import Dataset
@@ -30,7 +30,7 @@ def main() -> None:
     """Launch, train, store the model."""
     engine, directory, workers, settings = sys.argv[1:]
     dataset = Dataset.read(directory)
-    SparkSession.builder.master(f"local[{workers}]").config("spark.ui.enabled", "false")
+    local_spark(int(workers))
     with tempfile.TemporaryDirectory() as run_dir, spark_session("bench") as spark:
         given = {
             "run_dir": run_dir,

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
+from support.local import local_spark
 from trainyard.barrier.engine import LaunchSettings
 from trainyard.barrier.failures import first_line
 from trainyard.barrier.launch import BarrierLauncher, Launcher, T
@@ -88,7 +88,7 @@ def main() -> None:
     """Launch, train, have the weights; then store them."""
     kind, directory, settings = sys.argv[1:]
     dataset = Dataset.read(directory)
-    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    local_spark(2)
     with tempfile.TemporaryDirectory() as run_dir, spark_session("bench") as spark:
         spec = TrainHorovod.from_mapping(
             {

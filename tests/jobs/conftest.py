@@ -20,16 +20,14 @@ settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] --conf spark.ui.enabled=false pyspark-shell"
 sys.path.insert(0, str(Path(__file__).parent))  # for the helpers beside the tests
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
     from trainyard.session import spark_session
 
-    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     with spark_session("tests") as session:
         # As spark-submit --py-files does for a user's own network.
         session.sparkContext.addPyFile(str(Path(__file__).with_name("tiny_models.py")))
