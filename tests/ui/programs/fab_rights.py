@@ -33,7 +33,8 @@ def main() -> None:
         session.flush()
         for dag in DAGS:
             known = {"dag_id": dag, "bundle_name": "tests", "fileloc": "x.py"}
-            session.add(DagModel(**known, has_task_concurrency_limits=False))
+            made = DagModel(**known, has_task_concurrency_limits=False)  # type: ignore[no-untyped-call]
+            session.add(made)
         session.flush()
         for dag in DAGS:
             row = {
