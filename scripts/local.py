@@ -142,11 +142,13 @@ class Services:
         login = f"password in {passwords}"
         if sys.stdout.isatty():
             login = f"password {self.installation.password()}  (kept in {passwords})"
+        home = os.environ.get("TRAINYARD_HOME")
+        chosen = f"TRAINYARD_HOME={shlex.quote(home)} " if home else ""
         return (
             f"Airflow is up: {self.installation.url}\n"
             f"  login  {USER}, {login}\n"
             f"  logs   {_shown(self.installation.logs)}/\n"
-            "  stop   make down"
+            f"  stop   {chosen}make down"
         )
 
     @property

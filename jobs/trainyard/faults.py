@@ -67,6 +67,8 @@ class Faults:
             kinds += "" if is_few else f", 'bad_rows_count' {most}"
             name = "bad_rows" if is_few else "bad_rows_count"
             fix = f"Correct these rows in the source, or raise {name!r} to put them in quarantine."
+        if self.rows == rows:
+            fix = "No good row is left: correct the source, or name another source or column."
         raise JobError(f"{self.rows} of {rows} rows of {source!r} are bad: {kinds}.", fix)
 
     def told(self) -> str:

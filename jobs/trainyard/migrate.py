@@ -179,8 +179,7 @@ def _imports(tree: ast.AST) -> Iterator[Finding]:
             for one in node.names:
                 if _is_old(one.name):
                     what = f"import {one.name}"
-                    known = ", ".join(sorted(MOVED.get(one.name, {})))
-                    change = f"import what you use of it: {known}" if known else _unknown(one.name)
+                    change = _what_of(one.name) if one.name in MOVED else _unknown(one.name)
                     yield Finding(node.lineno, what, change)
 
 
@@ -189,9 +188,15 @@ def _moved(module: str, name: str, renamed: str) -> str:
     if name in places:
         return f"from {places[name]} import {name}{renamed}"
     if f"{module}.{name}" in MOVED:
-        known = ", ".join(sorted(MOVED[f"{module}.{name}"]))
-        return f"import what you use of it: {known}"
+        return _what_of(f"{module}.{name}")
     return GONE.get(name) or _unknown(module)
+
+
+def _what_of(module: str) -> str:
+    """What to import in place of a whole module."""
+    names = MOVED[module]
+    known = ", ".join(sorted(names))
+    return f"import what you use of it: from {min(names.values())} import {known}"
 
 
 def _unknown(module: str) -> str:

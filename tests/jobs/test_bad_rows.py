@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,20 @@ from hypothesis import strategies as st
 from prepared_tables import ROWS, prepared, refusal, rows_of, table, written_in
 
 from trainyard.dataset import KEY, VALUES
+from trainyard.errors import JobError
+from trainyard.faults import Faults
 from trainyard.rows import FAULT, Layout, classify, content_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize(("rows", "fix"), [(3, "No good row is left"), (4, "raise 'bad_rows'")])
+def test_quarantine_is_no_way_out_where_no_good_row_is_left(rows: int, fix: str) -> None:
+    faults = Faults(counts=Counter({"feature 'day' is no number": 3}))
+    faults.examples["feature 'day' is no number"] = ["key 1"]
+    with pytest.raises(JobError, match=fix):
+        faults.check(rows, "loans.csv", allowed=0.1)
 
 
 class TestBadRows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,7 +52,7 @@ def told(source: str) -> dict[int, list[str]]:
 def test_each_line_says_what_is_there_and_what_to_do() -> None:
     lines = told(PROGRAM)
     wanted = {
-        2: "import what you use of it: TorchEstimator, TorchModel",
+        2: "import what you use of it: from trainyard.horovod import TorchEstimator, TorchModel",
         3: "from trainyard.horovod import TorchEstimator as Estimator",
         4: "from trainyard.horovod import SparkBackend",
         5: "from trainyard.horovod import Store",
@@ -115,17 +116,23 @@ def test_a_program_in_another_encoding_is_read(source: bytes) -> None:
     assert [found.what for found in findings(source)] == ["import petastorm"]
 
 
-def test_the_program(tmp_path: Path) -> None:
+def test_the_program_needs_no_engine(tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    for engine in ("torch", "horovod", "xgboost"):
+        (hidden / f"{engine}.py").write_text("raise ImportError(__name__)\n")
+    path = os.pathsep.join([str(hidden), os.environ.get("PYTHONPATH", "")])
     file = tmp_path / "old.py"
     file.write_text("from sparkdl.xgboost import XgboostRegressor\n")
 
-    def run(path: Path) -> subprocess.CompletedProcess[str]:
+    def run(program: Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "trainyard.migrate", str(path)],
+            [sys.executable, "-m", "trainyard.migrate", str(program)],
             capture_output=True,
             text=True,
             check=False,
             timeout=60,
+            env={**os.environ, "PYTHONPATH": path},
         )
 
     done = run(file)

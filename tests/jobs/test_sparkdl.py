@@ -210,7 +210,6 @@ def test_an_old_name_says_what_to_use(spark: SparkSession, name: str) -> None:
         ({"subsample": 2}, "'subsample' cannot be 2"),
         ({"objective": "rank:pairwise"}, "ranking is not there yet"),
         ({"early_stopping_rounds": 2}, "Set validationIndicatorCol"),
-        ({"num_workers": 3}, "has 2 slots, and each rank needs one"),
         ({"use_gpu": True}, "Spark gave this worker's task no GPU"),
         ({"featuresCol": "feature"}, "Did you mean 'features'"),
         ({"labelCol": "margin"}, "'margin' is no whole number: 150"),
@@ -223,6 +222,14 @@ def test_an_old_name_says_what_to_use(spark: SparkSession, name: str) -> None:
 def test_what_cannot_be_is_refused(frame: DataFrame, given: dict[str, Any], said: str) -> None:
     with pytest.raises((JobError, TypeError), match=said):
         XgboostClassifier(**given).fit(frame)
+
+
+def test_too_many_workers_are_refused_before_rows_are_written(
+    frame: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("trainyard.sparkdl.xgboost.fit._dataset")
+    with pytest.raises(SettingError, match="'num_workers' is 3: .* has 2 slots"):
+        XgboostClassifier(num_workers=3).fit(frame)
 
 
 def test_labels_are_0_to_k(spark: SparkSession, frame: DataFrame) -> None:

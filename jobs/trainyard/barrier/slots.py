@@ -25,6 +25,15 @@ def check_slots(context: SparkContext, ranks: int, deadline: float, setting: str
         SettingError: it never will.
         UnmetError: it had not by the deadline.
     """
+    check_possible(context, ranks, setting)
+    while (slots := _slots(context)) < ranks:
+        if time.monotonic() >= deadline:
+            raise UnmetError(*_too_few(context, ranks, slots, "within start_timeout had", setting))
+        time.sleep(0.2)
+
+
+def check_possible(context: SparkContext, ranks: int, setting: str) -> None:
+    """Raise `SettingError` where Spark will never have a slot for every rank, as far as it tells."""
     if context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true":
         raise SettingError(
             "spark.dynamicAllocation.enabled",
@@ -35,10 +44,6 @@ def check_slots(context: SparkContext, ranks: int, deadline: float, setting: str
     most = _most_slots(context)
     if most is not None and most < ranks:
         raise SettingError(*_too_few(context, ranks, most, "has", setting))
-    while (slots := _slots(context)) < ranks:
-        if time.monotonic() >= deadline:
-            raise UnmetError(*_too_few(context, ranks, slots, "within start_timeout had", setting))
-        time.sleep(0.2)
 
 
 def _slots(context: SparkContext) -> int:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from trainyard import store
 from trainyard.barrier.engine import LaunchSettings
 from trainyard.barrier.launch import BarrierLauncher, run_again
+from trainyard.barrier.slots import check_possible
 from trainyard.dataset import CLASSIFICATION, FEATURES, LABEL, MARGIN, REGRESSION, WEIGHT, Dataset
 from trainyard.errors import JobError, SettingError
 from trainyard.executors import is_local
@@ -86,6 +87,7 @@ def fit(frame: DataFrame, value: Callable[[str], Any], task: str) -> Trees:
             "there are no rows to stop by",
             "Set validationIndicatorCol, or leave it out.",
         )
+    check_possible(context, spec.num_workers or 1, XGBoostEngine.ranks_setting)
     ship(context)
     try:
         dataset = _dataset(frame, value, task, spec)
