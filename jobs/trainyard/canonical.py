@@ -224,9 +224,12 @@ class _Readers:
             return column(name).cast("int").cast("double")
         if isinstance(kind, NumericType):
             return column(name).cast("double")
-        fix = "Make it a number, or leave the column out."
+        number = "Make it a number"
+        if isinstance(kind, StringType):
+            number += f" (in 'query' by double({name}))"
+        fix = f"{number}, or leave the column out."
         if role == "feature":
-            fix = "Make it a number, name it in 'categorical', or leave the column out."
+            fix = f"{number}, name it in 'categorical', or leave the column out."
             if is_array(kind):
                 fix = (
                     "A column of arrays or vectors must be the only feature; assemble the others "

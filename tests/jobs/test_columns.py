@@ -119,7 +119,7 @@ class TestFeatures:
     @pytest.mark.parametrize(
         ("values", "features", "problem"),
         [
-            (["x"] * ROWS, ("a", "b"), "feature column 'a' has the type string"),
+            (["x"] * ROWS, ("a", "b"), "has the type string. fix: Make it a number (in 'query' by"),
             ([[1.0]] * ROWS, ("a", "b"), "must be the only feature"),
             ([["x"]] * ROWS, ("a",), "feature column 'a' has the type array<string>"),
         ],

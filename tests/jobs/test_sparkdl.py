@@ -228,7 +228,7 @@ def test_too_many_workers_are_refused_before_rows_are_written(
     frame: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr("trainyard.sparkdl.xgboost.fit._dataset")
-    with pytest.raises(SettingError, match="'num_workers' is 3: .* has 2 slots"):
+    with pytest.raises(SettingError, match=r"'num_workers' is 3: .* has 2 slots"):
         XgboostClassifier(num_workers=3).fit(frame)
 
 

@@ -33,7 +33,7 @@ def check_slots(context: SparkContext, ranks: int, deadline: float, setting: str
 
 
 def check_possible(context: SparkContext, ranks: int, setting: str) -> None:
-    """Raise `SettingError` where Spark will never have a slot for every rank, as far as it tells."""
+    """Raise `SettingError` where Spark can never have a slot for every rank, as far as it tells."""
     if context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true":
         raise SettingError(
             "spark.dynamicAllocation.enabled",
