@@ -132,7 +132,8 @@ class _Training:
         """Hold a quantised copy of this worker's rows; every worker does so at the same time."""
         train = self._share("train")
         found = train.labels()
-        labels.check(self.dataset, self.goal.objective, found)
+        labels.check(self.dataset, found)
+        labels.check_range(self.dataset, self.goal.objective, "train", found)
         train = self._share("train", self._class_weights(found))
         max_bin = int(self.params.get("max_bin", _MAX_BIN))
         missing = self.spec.missing
@@ -142,6 +143,11 @@ class _Training:
             self.matrices["validation"] = validation.matrix(
                 max_bin=max_bin, missing=missing, like=self.matrices["train"]
             )
+            own = self.matrices["validation"].get_label()
+            labels.check_range(self.dataset, self.goal.objective, "validation", own)
+        if self.dataset.weight is not None or train.class_weights is not None:
+            for split, matrix in self.matrices.items():
+                labels.check_weights(self.dataset, split, matrix)
         self.areas = _Areas(self._share("validation"), self.matrices.get("validation"), self.goal)
 
     def _share(self, split: str, class_weights: npt.NDArray[np.float32] | None = None) -> Share:
@@ -267,7 +273,7 @@ class _Training:
                 raise JobError(
                     f"{name} became {value} in round {done.number}.",
                     f"Lower learning_rate (it is {self.spec.learning_rate}), or check that the "
-                    "labels suit the objective and that all classes are in the split.",
+                    "labels suit the objective and the metric and that all classes are in the split.",
                 )
 
 
