@@ -174,7 +174,7 @@ def test_an_old_name_says_what_to_use(name: str, fix: str) -> None:
         ({"metrics": "rmse@0.5"}, "no metric 'rmse@0.5'", "'rmse'"),
         ({"metrics": "tweedie-nloglik"}, "variance power", "tweedie-nloglik@1.5"),
         ({"metrics": "tweedie-nloglik@2"}, "below 2", "tweedie-nloglik@1.5"),
-        ({"metrics": "tweedie-nloglik@.5"}, "1 or more", "tweedie-nloglik@1.5"),
+        ({"metrics": "tweedie-nloglik@1"}, "above 1", "tweedie-nloglik@1.5"),
         ({"metrics": "error@half"}, "'half' is no number", "error@0.5"),
         ({"metrics": "error@"}, "'' is no number", "error@0.5"),
         ({"metrics": "error@²"}, "'²' is no number", "error@0.5"),

@@ -513,8 +513,8 @@ def test_a_dollar_in_a_name_is_one(binary: Dataset, tmp_path: Path) -> None:
 
 
 def test_flags_in_json(binary: Dataset, tmp_path: Path) -> None:
-    given = {"boost_from_average": False}
-    theirs, _ = native(real_rows("binary"), NATIVE["binary"] | {"boost_from_average": 0})
+    given = {"boost_from_average": False, "base_score": 0.3}
+    theirs, _ = native(real_rows("binary"), NATIVE["binary"] | {**given, "boost_from_average": 0})
     assert trees(booster_of(run(tmp_path, binary, booster_params=given))) == trees(theirs)
 
 
