@@ -111,8 +111,8 @@ class _Parts(xgb.DataIter):
                 weights = of_class if weights is None else weights * of_class
             if not np.isfinite(weights).all():
                 raise JobError(
-                    f"column {self._share.dataset.weight!r} times class_weights is more than 32-bit "
-                    "floats hold.",
+                    f"column {self._share.dataset.weight!r} times class_weights is more than "
+                    "32-bit floats hold.",
                     "Use smaller weights: only their ratios count.",
                 )
         margins = found.margins

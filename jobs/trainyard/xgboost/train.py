@@ -272,7 +272,7 @@ class _Training:
                 raise JobError(
                     f"{name} became {value} in round {done.number}.",
                     f"Lower learning_rate (it is {self.spec.learning_rate}), or check that the "
-                    "labels suit the objective and the metric and that all classes are in the split.",
+                    "labels suit objective and metrics and that all classes are in the split.",
                 )
 
 
