@@ -161,7 +161,7 @@ def check(spec: TrainXGBoost, dataset: Dataset) -> Goal:
 
 def _check_places(spec: TrainXGBoost, dataset: Dataset) -> None:
     """Refuse what XGBoost lets pass: places of features that are none, a class that is none."""
-    given = spec.booster_params.get("interaction_constraints", [])
+    given: Any = spec.booster_params.get("interaction_constraints", [])
     groups = json.loads(given) if isinstance(given, str) else given
     most = max((place for group in groups for place in group), default=0)
     if most >= dataset.width:
