@@ -127,9 +127,9 @@ BOOSTER_PARAMS: dict[str, Kind] = {
     "min_child_weight": _POSITIVE,
     "min_split_loss": _POSITIVE,
     "monotone_constraints": Kind(form="signs"),
-    "multi_strategy": Kind(form="choice", choices=("one_output_per_tree", "multi_output_tree")),
+    "multi_strategy": Kind(form="choice", choices=("one_output_per_tree",)),
     "normalize_type": Kind(form="choice", choices=("tree", "forest")),
-    "num_parallel_tree": Kind(form="whole", minimum=1),
+    "num_parallel_tree": Kind(form="whole", minimum=1, maximum=10_000),
     "one_drop": Kind(form="flag"),
     "quantile_alpha": Kind(form="number", above=0, maximum=1),
     "rate_drop": _PROBABILITY,
@@ -142,9 +142,12 @@ BOOSTER_PARAMS: dict[str, Kind] = {
     "sparse_threshold": _PROBABILITY,
     "subsample": _SHARE,
     "tree_method": Kind(form="choice", choices=("auto", "hist")),
-    "tweedie_variance_power": Kind(form="number", minimum=1, maximum=2),
+    "tweedie_variance_power": Kind(form="number", above=1, maximum=2),
 }
 """The booster's own parameters that `booster_params` takes."""
+
+_SAME = {"reg_alpha": "alpha", "reg_lambda": "lambda", "min_split_loss": "gamma"}
+"""Second names of parameters; of both XGBoost would take one, and not say which."""
 
 ELSEWHERE: dict[str, tuple[str, str]] = {
     "eta": ("it is a setting of its own", "Set learning_rate."),
@@ -255,6 +258,20 @@ def check_booster_params(params: Mapping[str, Any]) -> None:
                 "gblinear is no tree booster, and XGBoost does not train it distributed",
                 "Use gbtree or dart.",
             )
+        if name == "multi_strategy" and value == "multi_output_tree":
+            raise SettingError(
+                "booster_params",
+                given,
+                "XGBoost has neither importances nor SHAP values of trees with several outputs",
+                "Leave multi_strategy out.",
+            )
+        if _SAME.get(name) in params:
+            raise SettingError(
+                "booster_params",
+                given,
+                f"{name!r} and {_SAME[name]!r} are the same parameter",
+                "Set one of them.",
+            )
         if not BOOSTER_PARAMS[name].allows(value):
             raise SettingError(
                 "booster_params",
@@ -309,11 +326,11 @@ def check_metrics(metrics: tuple[str, ...]) -> None:
                 f"{number!r} is no number",
                 f"Write it as {name}@0.5.",
             )
-        if name == "tweedie-nloglik" and not 1 <= float(number) < 2:
+        if name == "tweedie-nloglik" and not 1 < float(number) < 2:
             raise SettingError(
                 "metrics",
                 list(metrics),
-                f"{metric!r}: a variance power is 1 or more and below 2",
+                f"{metric!r}: a variance power is above 1 and below 2",
                 "Write it as tweedie-nloglik@1.5.",
             )
         if metrics.count(metric) > 1:

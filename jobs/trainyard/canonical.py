@@ -47,6 +47,9 @@ LabelKind = Literal["number", "string", "untyped"]
 ORIGINAL = "_trainyard_original"
 """Column with all of a row's values as JSON, where `with_original` added it."""
 
+_LARGEST = 3.4028234663852886e38
+"""What a 32-bit float holds."""
+
 
 def canonical(table: Table, layout: Layout, faults: Sequence[Column] = ()) -> DataFrame:
     """A table's rows as `values`, `categories`, `label`, `key`, `weight`, `margin`, `keep`, `by`,
@@ -188,9 +191,9 @@ class _Readers:
             value = numbers_of(name, self._types[name])
         else:
             value = F.array(self._number(name, "base margin"))
-        finite = F.forall(value, lambda x: x.isNotNull() & ~F.isnan(x) & (F.abs(x) < float("inf")))
+        finite = F.forall(value, lambda x: x.isNotNull() & ~F.isnan(x) & (F.abs(x) <= _LARGEST))
         self.faults.append(_when(column(name).isNull(), f"base margin {name!r} is null"))
-        self.faults.append(_when(~finite, f"base margin {name!r} is not finite"))
+        self.faults.append(_when(~finite, f"base margin {name!r} is not finite in 32 bits"))
         return value
 
     def by(self) -> Column:
@@ -239,7 +242,10 @@ class _Readers:
 
     def _refuse_infinite(self, value: Column, what: str) -> None:
         self.faults.append(_when(F.isnan(value), f"{what} is not a number (NaN)"))
-        self.faults.append(_when(F.abs(value) == float("inf"), f"{what} is infinite"))
+        size = F.abs(value)
+        self.faults.append(_when(size == float("inf"), f"{what} is infinite"))
+        is_large = (size > _LARGEST) & (size < float("inf"))
+        self.faults.append(_when(is_large, f"{what} is too large for a 32-bit float"))
 
 
 def label_kind(table: Table, label: str) -> LabelKind:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from trainyard import registry, store
-from trainyard.dataset import CLASSIFICATION, Dataset, Fitted
+from trainyard.dataset import CLASSIFICATION, REGRESSION, Dataset, Fitted
 from trainyard.errors import JobError, nearest
 from trainyard.images.pixels import Pixels
 from trainyard.layout import join
@@ -227,6 +227,8 @@ def _read_meta(directory: str) -> ModelMeta:
     )
     with store.reading(uri, "a model", missing=missing, fix="Correct it, or train again."):
         values: dict[str, Any] = store.read_json(uri)
+        if not isinstance(values, dict):
+            raise TypeError(f"it holds a {type(values).__name__}")
         tuples: dict[str, Any] = {
             name: tuple(values.pop(name)) for name in ("input_shape", "features", "classes")
         }
@@ -234,6 +236,12 @@ def _read_meta(directory: str) -> ModelMeta:
         fitted = Fitted.from_mapping(values.pop("preprocessing", None))
         pixels = Pixels.from_mapping(values.pop("pixels", None))
         meta = ModelMeta(**tuples, **values, preprocessing=fitted, pixels=pixels)
+        if meta.task not in (CLASSIFICATION, REGRESSION):
+            raise ValueError(f"there is no task {meta.task!r}")
+        if meta.missing is not None and type(meta.missing) not in (int, float):
+            raise ValueError(f"missing is a number, not {meta.missing!r}")
+        if meta.base_margin is not None and not isinstance(meta.base_margin, str):
+            raise ValueError(f"base_margin is a column's name, not {meta.base_margin!r}")
         if meta.engine not in _FILES:
             raise ValueError(f"there is no engine {meta.engine!r}")
         if pixels is not None and (len(meta.input_shape), meta.input_shape[:1]) != (3, (3,)):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 mpl.use("Agg")
+mpl.rcParams["text.parse_math"] = False  # a $ in the name of a column or a class is one
 
 _NUMBERED = 20
 """Classes up to which a confusion matrix shows its counts and every class's name."""

@@ -182,9 +182,16 @@ def test_a_changed_file_is_not_loaded(trained: Trained, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="does not have the sha256"):
         StoredModel.read(str(tmp_path))
     meta = json.loads((tmp_path / "meta.json").read_text())
-    (tmp_path / "meta.json").write_text(json.dumps({**meta, "engine": "pickle"}))
-    with pytest.raises(JobError, match="no engine 'pickle'"):
-        StoredModel.read(str(tmp_path))
+    for edited, problem in (
+        ({**meta, "engine": "pickle"}, "no engine 'pickle'"),
+        ({**meta, "task": "ranking"}, "no task 'ranking'"),
+        ({**meta, "missing": "0"}, "missing is a number, not '0'"),
+        ({**meta, "base_margin": 5}, "base_margin is a column's name"),
+        (None, "it holds a NoneType"),
+    ):
+        (tmp_path / "meta.json").write_text(json.dumps(edited))
+        with pytest.raises(JobError, match=problem):
+            StoredModel.read(str(tmp_path))
 
 
 def test_a_dataset_without_its_base_margins_is_refused(trained: Trained) -> None:

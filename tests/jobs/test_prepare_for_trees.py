@@ -103,7 +103,7 @@ def test_a_boolean_says_what_validates(spark: SparkSession, tmp_path: Path) -> N
     ("values", "problem"),
     [
         ([None] + [0.0] * 59, "base margin 'start' is null"),
-        ([float("inf")] + [0.0] * 59, "base margin 'start' is not finite"),
+        ([1e39] + [0.0] * 59, "base margin 'start' is not finite"),
         ([[0.0, 1.0]] * 60, "60 rows have 2 numbers in it"),
         (["x"] * 60, "base margin column 'start' has the type string"),
     ],
@@ -115,6 +115,14 @@ def test_base_margins_that_are_none(
     place = source.schema.get_field_index("start")
     source = source.set_column(place, "start", pa.array(values))
     assert problem in refusal(spark, tmp_path, source, **GAPPY, base_margin="start")
+
+
+def test_numbers_that_32_bits_do_not_hold(spark: SparkSession, tmp_path: Path) -> None:
+    huge = pa.array([1e39, -1e39] + [1.0, 2.0] * 29)
+    source = gappy_flights(60).append_column("huge", huge)
+    for role, task in (("weight", "classification"), ("label", "regression")):
+        said = refusal(spark, tmp_path / role, source, **{**GAPPY, "task": task, role: "huge"})
+        assert f"where {role} 'huge' is too large for a 32-bit float" in said
 
 
 def test_kept_gaps_are_not_scaled(spark: SparkSession, tmp_path: Path) -> None:

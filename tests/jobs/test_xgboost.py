@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from sklearn.metrics import roc_auc_score
 from trainyard import rundir
 from trainyard.dataset import Dataset, Fitted
 from trainyard.errors import JobError, SettingError
-from trainyard.xgboost import areas, explain, params, plots
+from trainyard.pieces import Arrays, Piece, PieceReader
+from trainyard.xgboost import areas, explain, params, plots, rows
 from trainyard.xgboost.booster import from_bytes
 from trainyard.xgboost.history import Round, Stopping, TrainResult
 from trainyard.xgboost.train import _seed, train
@@ -385,6 +388,27 @@ class TestRefused:
             ("binary", {"class_weights": "1,2,3"}, "3 numbers, but the dataset has 2 classes"),
             ("binary", {"booster_params": {"monotone_constraints": [1] * 99}}, "XGBoost refuses"),
             ("regression", {"objective": "reg:logistic"}, "takes labels from 0 to 1"),
+            (
+                "binary",
+                {"booster_params": {"interaction_constraints": [[0, 30]]}},
+                "names the feature at 30, but there are 30",
+            ),
+            ("binary", {"booster_params": {"rate_drop": 0.5}}, '"rate_drop" has no effect with'),
+            ("multiclass", {"booster_params": {"scale_pos_weight": 2}}, "the dataset has 10"),
+            ("regression", {"booster_params": {"scale_pos_weight": 2}}, "the dataset has none"),
+            (
+                "binary",
+                {"class_weights": "1,2", "booster_params": {"scale_pos_weight": 2}},
+                "weighs the classes too",
+            ),
+            ("binary", {"class_weights": "1e39,1"}, "to what 32 bits hold"),
+            ("binary", {"class_weights": "1e-50,1e-50"}, "the train split have a weight of 0"),
+            ("binary", {"class_weights": "0,1"}, "with a weight above 0 have the label 1"),
+            (
+                "binary",
+                {"early_stopping_rounds": 3, "booster_params": {"booster": "dart"}},
+                "later rounds change the weights of earlier trees",
+            ),
             ("binary", {"device": "gpu"}, "no GPU"),
         ],
     )
@@ -409,6 +433,32 @@ class TestRefused:
         same = np.ones_like(labels) if classes else np.ones(len(labels))
         dataset = write_dataset(tmp_path / "data", {"train": (features, same)}, classes=classes)
         with pytest.raises(JobError, match=r"training rows have the label '?1"):
+            run(tmp_path / "run", dataset)
+
+    def test_weights_by_which_nothing_counts(self, tmp_path: Path) -> None:
+        rows = real_rows("binary")
+        counts = {split: len(labels) for split, (_, labels) in rows.items()}
+        for split in ("train", "validation"):
+            weights = {s: [0.0 if s == split else 1.0] * n for s, n in counts.items()}
+            dataset = real_dataset(tmp_path / split, "binary", weights=weights)
+            with pytest.raises(JobError, match=f"of the {split} split have a weight of 0"):
+                run(tmp_path / f"run-{split}", dataset)
+        huge = {split: [1e30] * n for split, n in counts.items()}
+        dataset = real_dataset(tmp_path / "huge", "binary", weights=huge)
+        with pytest.raises(JobError, match="'counts' times class_weights is more than"):
+            run(tmp_path / "run-huge", dataset, class_weights="1e30,1")
+
+    def test_validation_labels_that_the_objective_does_not_take(self, tmp_path: Path) -> None:
+        features, labels = real_rows("binary")["train"]
+        splits = {"train": (features, labels * 0.5), "validation": (features, labels * 2.0)}
+        dataset = write_dataset(tmp_path / "data", splits, classes=0)
+        with pytest.raises(JobError, match="has 0 to 2 in the validation split"):
+            run(tmp_path / "run", dataset, objective="reg:logistic")
+
+    def test_labels_that_32_bits_merge(self, tmp_path: Path) -> None:
+        features, labels = real_rows("binary")["train"]
+        dataset = write_dataset(tmp_path / "data", {"train": (features, 1e9 + labels)}, classes=0)
+        with pytest.raises(JobError, match="'1e\\+09' as 32-bit floats: there is nothing"):
             run(tmp_path / "run", dataset)
 
     def test_a_metric_that_is_not_finite(self, tmp_path: Path) -> None:
@@ -456,6 +506,56 @@ def test_what_it_goes_by(binary: Dataset, tmp_path: Path) -> None:
     assert set(without) == {"importances.csv", "importances.png"}
 
 
+def test_a_dollar_in_a_name_is_one(binary: Dataset, tmp_path: Path) -> None:
+    named = dataclasses.replace(binary, features=tuple(rf"$\frac${i}" for i in range(30)))
+    found = explain.explain(booster_of(run(tmp_path, binary)), named, rows=9, missing=None)
+    assert found.files["shap.png"].startswith(b"\x89PNG")
+
+
+def test_flags_in_json(binary: Dataset, tmp_path: Path) -> None:
+    given = {"boost_from_average": False, "base_score": 0.3}
+    theirs, _ = native(real_rows("binary"), NATIVE["binary"] | {**given, "boost_from_average": 0})
+    assert trees(booster_of(run(tmp_path, binary, booster_params=given))) == trees(theirs)
+
+
+def test_rows_are_held_once(
+    binary: Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """XGBoost asks four times for a worker's rows, and no part outlives the next one."""
+    read, most = 0, 0
+    parts: list[weakref.ref[Any]] = []
+
+    class Telling(PieceReader):
+        def arrays(self, pieces: Sequence[Piece]) -> Arrays:
+            nonlocal read, most
+            found = super().arrays(pieces)
+            read += len(found.labels)
+            parts.append(weakref.ref(found.features))
+            most = max(most, sum(part() is not None for part in parts))
+            return found
+
+    monkeypatch.setattr(rows, "PieceReader", Telling)
+    monkeypatch.setattr(rows, "_BATCH_BYTES", 4 * binary.width * 50)
+    share = rows.Share(dataset=binary, split="train", rank=0, size=1)
+    held = share.matrix(max_bin=256, missing=None)
+    assert type(held) is xgb.QuantileDMatrix
+    assert (held.num_row(), read) == (share.rows, 4 * share.rows)
+    assert len(parts) == 4 * len(share.pieces) > 4
+    assert most == 1
+    assert all(part() is None for part in parts)
+
+
+def test_a_sentinel_is_drawn_as_missing(
+    binary: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    booster, drawn = booster_of(run(tmp_path, binary)), []
+    sentinel = float(real_rows("binary")["validation"][0][3, 2])
+    monkeypatch.setattr(plots, "influences", lambda _, features, *more: drawn.append(features))
+    explain.explain(booster, binary, rows=9, missing=sentinel)
+    assert np.isnan(drawn[0][3, 2])
+    assert np.isfinite(drawn[0]).sum() >= drawn[0].size - 3
+
+
 def test_equal_values_have_one_colour() -> None:
     values = np.array([7.0, -1.0, 2.0, -1.0, 2.0])
     assert plots.places(values).tolist() == [1.0, 0.0, 0.5, 0.0, 0.5]
@@ -469,6 +569,12 @@ def test_more_classes_are_explained_one_by_one(tmp_path: Path) -> None:
     shap = pq.read_table(io.BytesIO(found.files["shap.parquet"]))
     assert shap["class"].to_pylist() == [str(c) for c in range(10)] * 7
     assert found.files["shap.png"].startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"\0" * 100])
+def test_what_is_no_booster(data: bytes) -> None:
+    with pytest.raises(JobError, match="cannot be read by XGBoost"):
+        from_bytes(data)
 
 
 def test_a_checkpoint_is_plain_ubj(binary: Dataset, tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from trainyard.errors import SettingError
 
+_MOST = 3.4e38
+"""What a 32-bit float can hold."""
+
 NONE = "none"
 BALANCED = "balanced"
 
@@ -28,11 +31,11 @@ def check_class_weights(text: str) -> None:
         values = class_weight_values(text)
     except ValueError:
         values = (-1.0,)
-    if values is not None and not (min(values) >= 0 and 0 < sum(values) < float("inf")):
+    if values is not None and not (min(values) >= 0 and 0 < sum(values) < _MOST):
         raise SettingError(
             "class_weights",
             text,
-            "it is neither none, nor balanced, nor numbers of 0 or more",
+            "it is neither none, nor balanced, nor numbers from 0 to what 32 bits hold",
             "Write one number for each class, separated by commas.",
         )
 

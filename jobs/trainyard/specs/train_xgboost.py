@@ -177,6 +177,21 @@ class TrainXGBoost(RunDirectory):
                 "it and quantile_alpha of booster_params go together",
                 "Set both, such as reg:quantileerror and 0.9, or neither.",
             )
+        if self.early_stopping_rounds and self.booster_params.get("booster") == "dart":
+            raise SettingError(
+                "early_stopping_rounds",
+                self.early_stopping_rounds,
+                "dart's later rounds change the weights of earlier trees, so that the best round "
+                "cannot be had back",
+                "Set it to 0 and choose rounds, or leave booster at gbtree.",
+            )
+        if self.class_weights != class_weights.NONE and "scale_pos_weight" in self.booster_params:
+            raise SettingError(
+                "class_weights",
+                self.class_weights,
+                "scale_pos_weight of booster_params weighs the classes too",
+                "Set one of them.",
+            )
         if self.max_depth == 0 and not self.booster_params.get("max_leaves"):
             raise SettingError(
                 "max_depth",

@@ -6,6 +6,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import xgboost as xgb
+from xgboost import collective
+
+from trainyard.boosters import GROWING
+from trainyard.xgboost.history import figure_of
+from trainyard.xgboost.params import Goal
+from trainyard.xgboost.rows import Share
 
 Floats = npt.NDArray[np.float64]
 
@@ -58,3 +65,37 @@ def _steps(
 
 AREAS = {"auc": roc_auc, "aucpr": pr_auc}
 """By XGBoost's name of each."""
+
+
+class Areas:
+    """Areas under curves of the validation rows, over all workers.
+
+    XGBoost would give the mean of the areas that each worker finds in its own rows, by which the
+    best round depends on how rows lie.
+    """
+
+    def __init__(self, share: Share, matrix: xgb.QuantileDMatrix | None, goal: Goal) -> None:
+        self._names = [metric for metric in goal.metrics if metric in GROWING]
+        self._share = share
+        self._matrix = matrix
+        if self._names and matrix is not None:
+            weights = matrix.get_weight()
+            own = np.ones(share.rows) if not len(weights) else weights
+            self._labels, self._weights = self._all(matrix.get_label()), self._all(own)
+
+    def figures(self, trees: xgb.Booster) -> dict[str, float]:
+        """The areas after a round, by the name that is reported."""
+        if not self._names or self._matrix is None:
+            return {}
+        scores = self._all(trees.predict(self._matrix, output_margin=True))
+        return {
+            figure_of("validation", name): AREAS[name](scores, self._labels, self._weights)
+            for name in self._names
+        }
+
+    def _all(self, own: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """The values of all workers' rows, in order."""
+        first, end = self._share.bounds
+        whole = np.zeros(self._share.dataset.rows(self._share.split))
+        whole[first:end] = own
+        return collective.allreduce(whole, collective.Op.SUM) if self._share.size > 1 else whole

@@ -16,6 +16,8 @@ def from_bytes(data: bytes) -> xgb.Booster:
     """
     booster = xgb.Booster()
     try:
+        if not data:
+            raise ValueError("the file is empty")  # which XGBoost does not survive
         booster.load_model(bytearray(data))
     except (xgb.core.XGBoostError, ValueError) as error:
         first = str(error).strip().splitlines()[0]

@@ -69,7 +69,9 @@ def explain(
         keys = PieceReader(dataset).keys(parts)
         files["shap.parquet"] = _parquet(shap, keys, names, dataset)
         title = f"SHAP values of {count} rows of the {split} split"
-        files["shap.png"] = plots.influences(shap, sample.features, names, title)
+        known = sample.features.copy()
+        known[known == missing] = np.nan
+        files["shap.png"] = plots.influences(shap, known, names, title)
     whole = pa.table(table).take(pa.array(order))
     written = io.BytesIO()
     pa_csv.write_csv(whole, written)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,9 +111,11 @@ def params_of(spec: TrainXGBoost, dataset: Dataset, *, device: str = "cpu") -> d
 
 
 def _text(name: str, value: Any) -> Any:
-    """Lists of constraints as XGBoost reads them: by the features' positions, not their names."""
+    """Flags as XGBoost reads them, and constraints: by the features' positions, not their names."""
     if name == "monotone_constraints" and isinstance(value, list):
         return f"({','.join(map(str, value))})"
+    if isinstance(value, bool):
+        return int(value)
     return json.dumps(value) if isinstance(value, list) else value
 
 
@@ -150,8 +154,31 @@ def check(spec: TrainXGBoost, dataset: Dataset) -> Goal:
             "would be missing too",
             "Make such numbers null before prepare, with imputation='keep', and leave missing out.",
         )
+    _check_places(spec, dataset)
     _try(spec, dataset, types)
     return goal
+
+
+def _check_places(spec: TrainXGBoost, dataset: Dataset) -> None:
+    """Refuse what XGBoost lets pass: places of features that are none, a class that is none."""
+    given: Any = spec.booster_params.get("interaction_constraints", [])
+    groups = json.loads(given) if isinstance(given, str) else given
+    most = max((place for group in groups for place in group), default=0)
+    if most >= dataset.width:
+        raise SettingError(
+            "booster_params",
+            spec.booster_params,
+            f"interaction_constraints names the feature at {most}, but there are {dataset.width}",
+            f"Name features by their places, 0 to {dataset.width - 1}.",
+        )
+    if "scale_pos_weight" in spec.booster_params and len(dataset.classes) != 2:
+        raise SettingError(
+            "booster_params",
+            spec.booster_params,
+            "scale_pos_weight weighs the second of two classes, and the dataset has "
+            f"{len(dataset.classes) or 'none'}",
+            "Set class_weights." if dataset.classes else "Leave it out.",
+        )
 
 
 def _categories(dataset: Dataset) -> tuple[str, ...]:
@@ -168,8 +195,10 @@ def _try(spec: TrainXGBoost, dataset: Dataset, types: list[str] | None) -> None:
         made_up = xgb.DMatrix(
             features, labels, feature_types=types, enable_categorical=True, nthread=1
         )
-        booster = xgb.train(params_of(spec, dataset), made_up, 1)
-        booster.eval(made_up)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            booster = xgb.train(params_of(spec, dataset), made_up, 1)
+            booster.eval(made_up)
     except (xgb.core.XGBoostError, ValueError) as error:
         raise SettingError(
             "booster_params",
@@ -177,3 +206,13 @@ def _try(spec: TrainXGBoost, dataset: Dataset, types: list[str] | None) -> None:
             f"XGBoost refuses it: {last_line(error)}",
             "Correct the parameter that it names.",
         ) from error
+    said = " ".join(str(warning.message) for warning in told)
+    for names in re.findall(r"Parameters: \{(.*?)\} are not used", said):
+        raise SettingError(
+            "booster_params",
+            spec.booster_params,
+            f"{names.strip()} has no effect with the objective "
+            f"{goal_of(spec, dataset).objective} and the booster "
+            f"{spec.booster_params.get('booster', 'gbtree')}",
+            "Leave it out, or set the objective or the booster to which it belongs.",
+        )

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import xgboost as xgb
 
 from trainyard.dataset import Dataset
+from trainyard.errors import JobError
 from trainyard.pieces import Piece, PieceReader, bounds, pieces
 
 _BATCH_BYTES = 16 * 1024**2
@@ -106,7 +107,14 @@ class _Parts(xgb.DataIter):
         weights = found.weights
         if self._share.class_weights is not None:
             of_class = self._share.class_weights[found.labels]
-            weights = of_class if weights is None else weights * of_class
+            with np.errstate(over="ignore"):
+                weights = of_class if weights is None else weights * of_class
+            if not np.isfinite(weights).all():
+                raise JobError(
+                    f"column {self._share.dataset.weight!r} times class_weights is more than "
+                    "32-bit floats hold.",
+                    "Use smaller weights: only their ratios count.",
+                )
         margins = found.margins
         input_data(
             data=found.features,

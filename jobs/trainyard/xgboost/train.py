@@ -19,7 +19,6 @@ import xgboost as xgb
 from xgboost import collective
 
 from trainyard.barrier import usage
-from trainyard.boosters import GROWING
 from trainyard.checkpoints import Checkpoints
 from trainyard.dataset import CLASSIFICATION, Dataset
 from trainyard.errors import JobError
@@ -28,9 +27,9 @@ from trainyard.specs import TrainXGBoost
 from trainyard.specs.class_weights import BALANCED, class_weight_values
 from trainyard.xgboost import booster as boosters
 from trainyard.xgboost import device, labels
-from trainyard.xgboost.areas import AREAS
+from trainyard.xgboost.areas import Areas
 from trainyard.xgboost.history import Round, Stopping, TrainResult, figure_of
-from trainyard.xgboost.params import Goal, goal_of, params_of
+from trainyard.xgboost.params import goal_of, params_of
 from trainyard.xgboost.rows import Share
 
 _MAX_BIN = 256
@@ -132,7 +131,8 @@ class _Training:
         """Hold a quantised copy of this worker's rows; every worker does so at the same time."""
         train = self._share("train")
         found = train.labels()
-        labels.check(self.dataset, self.goal.objective, found)
+        labels.check(self.dataset, found)
+        labels.check_range(self.dataset, self.goal.objective, "train", found)
         train = self._share("train", self._class_weights(found))
         max_bin = int(self.params.get("max_bin", _MAX_BIN))
         missing = self.spec.missing
@@ -142,7 +142,12 @@ class _Training:
             self.matrices["validation"] = validation.matrix(
                 max_bin=max_bin, missing=missing, like=self.matrices["train"]
             )
-        self.areas = _Areas(self._share("validation"), self.matrices.get("validation"), self.goal)
+            own = self.matrices["validation"].get_label()
+            labels.check_range(self.dataset, self.goal.objective, "validation", own)
+        if self.dataset.weight is not None or train.class_weights is not None:
+            for split, matrix in self.matrices.items():
+                labels.check_weights(self.dataset, split, matrix)
+        self.areas = Areas(self._share("validation"), self.matrices.get("validation"), self.goal)
 
     def _share(self, split: str, class_weights: npt.NDArray[np.float32] | None = None) -> Share:
         return Share(
@@ -267,7 +272,7 @@ class _Training:
                 raise JobError(
                     f"{name} became {value} in round {done.number}.",
                     f"Lower learning_rate (it is {self.spec.learning_rate}), or check that the "
-                    "labels suit the objective and that all classes are in the split.",
+                    "labels suit objective and metrics and that all classes are in the split.",
                 )
 
 
@@ -279,40 +284,6 @@ class _AfterRound(xgb.callback.TrainingCallback):
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         return self._training.after_round(model, evals_log)
-
-
-class _Areas:
-    """Areas under curves of the validation rows, over all workers.
-
-    XGBoost would give the mean of the areas that each worker finds in its own rows, by which the
-    best round depends on how rows lie.
-    """
-
-    def __init__(self, share: Share, matrix: xgb.QuantileDMatrix | None, goal: Goal) -> None:
-        self._names = [metric for metric in goal.metrics if metric in GROWING]
-        self._share = share
-        self._matrix = matrix
-        if self._names and matrix is not None:
-            weights = matrix.get_weight()
-            own = np.ones(share.rows) if not len(weights) else weights
-            self._labels, self._weights = self._all(matrix.get_label()), self._all(own)
-
-    def figures(self, trees: xgb.Booster) -> dict[str, float]:
-        """The areas after a round, by the name that is reported."""
-        if not self._names or self._matrix is None:
-            return {}
-        scores = self._all(trees.predict(self._matrix, output_margin=True))
-        return {
-            figure_of("validation", name): AREAS[name](scores, self._labels, self._weights)
-            for name in self._names
-        }
-
-    def _all(self, own: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """The values of all workers' rows, in order."""
-        first, end = self._share.bounds
-        whole = np.zeros(self._share.dataset.rows(self._share.split))
-        whole[first:end] = own
-        return collective.allreduce(whole, collective.Op.SUM) if self._share.size > 1 else whole
 
 
 def _seed(seed: int, done: int) -> int:
