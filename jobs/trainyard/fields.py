@@ -16,8 +16,11 @@ from trainyard.errors import SettingError, nearest
 
 _METADATA = "setting"
 
-_LARGEST = 2**63 - 1
+LARGEST = 2**63 - 1
 """The largest whole number that every reader of a setting can hold."""
+
+_DEEPEST = 50
+"""Levels of lists and mappings in a mapping, which all that looks through it must get down to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +201,7 @@ def _to_int(field: Field, value: Any) -> int:
             field.fail(value, "a whole number")
     if isinstance(number, bool) or not isinstance(number, int | float) or number != number // 1:
         field.fail(value, "a whole number")
-    if abs(number) > _LARGEST:
+    if abs(number) > LARGEST:
         field.fail(value, "a whole number of 64 bits")
     return int(number)
 
@@ -243,9 +246,19 @@ def _to_dict(field: Field, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         field.fail(value, 'a mapping such as {"name": 0.5}')
     try:
-        return dict(json.loads(json.dumps(dict(value), allow_nan=False)))
+        plain: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False))
     except (TypeError, ValueError):
         field.fail(value, "a mapping of plain JSON values")
+    if _is_deeper(plain, _DEEPEST):
+        raise RecursionError
+    return plain
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
 
 
 def _literal(field: Field, text: str) -> Any:

@@ -10,7 +10,8 @@ is a mapping itself, to what is tried of it:
      "batch_size": {}}
 
 An empty entry is the range that the contract has beside the setting; an empty space is all of
-those. Only the standard library is imported here: Airflow's side checks spaces too.
+those, except for what is fixed. A member of a mapping is whole where its ends and step are, unless
+it is known to be a real number. Only the standard library is imported here: Airflow's side checks spaces too.
 """
 
 from __future__ import annotations
@@ -21,13 +22,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainyard.boosters import BOOSTER_PARAMS
 from trainyard.contract import Contract, Field
 from trainyard.errors import SettingError, nearest
+from trainyard.fields import LARGEST
+from trainyard.optimizers import OPTIMIZER_PARAMS
 
 _RANGE = {"low", "high", "step", "log"}
 
-NOT_SEARCHED = ("ranks", "num_workers", "scale_learning_rate", "device", "streaming", "seed")
+NOT_SEARCHED = ("ranks", "num_workers", "scale_learning_rate", "device", "streaming", "seed", "metrics")
 """Settings that are not operational and yet nothing to choose a model by."""
+
+_REAL = {f"booster_params.{n}" for n, kind in BOOSTER_PARAMS.items() if kind.form == "number"} | {
+    f"optimizer_params.{name}"
+    for kinds in OPTIMIZER_PARAMS.values()
+    for name, kind in kinds.items()
+    if kind == "number"
+}
+"""Members of mappings that are real numbers, however a range's ends are written."""
+
+_MOST_STEPS = 2**53
+"""More than a real number can tell apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +93,18 @@ def space_of(
         SettingError: a setting is not known or not tried, or the contract does not allow an end.
     """
     declared = dict(_declared(contract))
+    fields = {field.name: field for field in contract.settings()}
+    taken = {name: fields[name].convert(value) for name, value in fixed.items()}
+    own = {name: entry for name, entry in declared.items() if not _is_taken(name, taken)}
     space = []
-    for name, entry in (given or declared).items():
+    for name, entry in (given or own).items():
         field = _field(contract, name, given)
+        if _is_taken(name, taken):
+            raise _refused(name, entry, "it is fixed", "Leave it out of the space, or of fixed.")
+        if name != field.name and field.name in given:
+            raise _refused(
+                name, entry, f"{field.name} is tried as a whole", "Leave one of them out."
+            )
         if not isinstance(entry, Mapping):
             raise _refused(name, entry, "it is no mapping", 'Write {"low": 1, "high": 10}.')
         if not entry and name not in declared:
@@ -111,12 +135,21 @@ def merged(
         settings: those that are given.
         values: those that are tried, by the names of a space.
     """
-    defaults = {field.name: field.default for field in contract.settings()}
+    fields = {field.name: field for field in contract.settings()}
     found = dict(settings)
     for name, value in values.items():
         outer, dot, inner = name.partition(".")
-        found[outer] = {**found.get(outer, defaults[outer]), inner: value} if dot else value
+        if dot:
+            others = fields[outer].convert(found.get(outer, fields[outer].default))
+            found[outer] = {**others, inner: value}
+        else:
+            found[outer] = value
     return found
+
+
+def _is_taken(name: str, taken: Mapping[str, Any]) -> bool:
+    outer, dot, inner = name.partition(".")
+    return outer in taken and (not dot or inner in taken[outer])
 
 
 def _declared(contract: type[Contract]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -175,11 +208,20 @@ def _dimension(field: Field, name: str, entry: Mapping[str, Any]) -> Dimension:
     if step is not None and (step <= 0 or log):
         problem = "log and step exclude each other" if log else "step is not above 0"
         raise _refused(name, entry, problem, "Leave step out, or give one above 0 without log.")
+    if step is not None and not 1 <= (high - low) / step <= _MOST_STEPS:
+        raise _refused(
+            name,
+            entry,
+            "its range is less than a step, or more steps than numbers can tell apart",
+            "Leave step out, or give another one.",
+        )
     if log and low <= 0:
         raise _refused(name, entry, "0 and less have no logarithm", "Raise low, or leave log out.")
     if field.kind is int and any(number % 1 for number in numbers):
         raise _refused(name, entry, f"{name} is a whole number", "Give whole numbers.")
-    whole = field.kind is int or (field.kind is dict and all(isinstance(n, int) for n in numbers))
+    whole = field.kind is int or (
+        field.kind is dict and name not in _REAL and all(isinstance(n, int) for n in numbers)
+    )
     kind = int if whole else float
     return Dimension(
         name=name,
@@ -204,7 +246,9 @@ def _choice(name: str, entry: Mapping[str, Any]) -> Dimension:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) if isinstance(value, float) else abs(value) <= LARGEST
 
 
 def _refused(name: str, entry: Any, problem: str, fix: str) -> SettingError:

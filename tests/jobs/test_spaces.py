@@ -55,6 +55,40 @@ def test_a_member_is_tried_beside_the_others() -> None:
     assert chosen == {"booster_params": {"lambda": 2.0, "subsample": 0.5}, "max_depth": 3}
 
 
+def test_what_is_fixed_is_not_tried() -> None:
+    spec = tune(fixed={"learning_rate": 0.1})
+    assert {dimension.name for dimension in spec.dimensions} == {"batch_size", "schedule"}
+    spec = tune(
+        engine="xgboost",
+        fixed={"max_depth": 3, "booster_params": '{"colsample_bytree": 0.5}'},
+    )
+    names = {dimension.name for dimension in spec.dimensions}
+    assert names == {"learning_rate", "booster_params.min_child_weight"}
+    other = {"booster_params.alpha": {"low": 0, "high": 1}}
+    text = '{"reg_alpha": 1}'
+    assert len(tune(engine="xgboost", fixed={"booster_params": text}, space=other).dimensions) == 1
+    trial = spec.trial("/t", {"booster_params.min_child_weight": 2.0})
+    assert isinstance(trial, TrainXGBoost)
+    assert trial.booster_params == {"colsample_bytree": 0.5, "min_child_weight": 2.0}
+
+
+def test_a_member_is_real_where_it_is_known_to_be() -> None:
+    """However its ends are written: a form writes 1.0 as 1."""
+    ends = {"low": 0, "high": 4}
+    spec = tune(space={"optimizer_params.weight_decay": ends, "network_params.layers": ends})
+    assert [dimension.whole for dimension in spec.dimensions] == [False, True]
+    space = {"booster_params.gamma": ends, "booster_params.max_leaves": ends}
+    spec = tune(engine="xgboost", space=space)
+    assert [dimension.whole for dimension in spec.dimensions] == [False, True]
+
+
+def test_what_a_plain_metric_compares_may_be_tried() -> None:
+    space = {"loss": {"choices": ["mse", "l1"]}}
+    assert len(tune(space=space, metric="validation_rmse").dimensions) == 1
+    space = {"objective": {"choices": ["reg:squarederror", "reg:absoluteerror"]}}
+    assert len(tune(engine="xgboost", space=space, metric="validation_mae").dimensions) == 1
+
+
 def test_choices_may_be_mappings() -> None:
     choices = [{}, {"momentum": 0.5}]
     [dimension] = tune(space={"optimizer_params": {"choices": choices}}).dimensions
@@ -90,6 +124,24 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("xgboost", {"booster_params.subsample": {"low": 0.5, "high": 1.5}}, "'subsample' cannot be"),
     ("xgboost", {"booster_params.lamda": {"low": 0.5, "high": 1.5}}, "no parameter 'lamda'"),
     ("xgboost", {"max_depth": {"low": 0, "high": 6}}, "limit to its depth"),
+    ("xgboost", {"booster_params.gamma": {"low": 0, "high": 10**400}}, "no finite number"),
+    ("xgboost", {"booster_params.max_bin": {"low": 2, "high": 2**63}}, "no finite number"),
+    ("horovod", {"learning_rate": {"low": 0.1, "high": 1, "step": 5e-324}}, "less than a step, or more"),
+    ("horovod", {"epochs": {"low": 1, "high": 9, "step": 9}}, "less than a step"),
+    ("xgboost", {"metrics": {"choices": [["error"], ["auc"]]}}, "nothing to choose a model by"),
+    (
+        "xgboost",
+        {"booster_params.gamma": {"low": 0, "high": 1}, "booster_params": {"choices": [{}]}},
+        "tried as a whole",
+    ),
+    ("horovod", {"loss": {"choices": ["l1", "mse"]}}, "loss changes what the metric 'auto'"),
+    ("horovod", {"class_weights": {"choices": ["none", "balanced"]}}, "class_weights changes"),
+    ("xgboost", {"class_weights": {"choices": ["none", "balanced"]}}, "class_weights changes"),
+    (
+        "xgboost",
+        {"objective": {"choices": ["reg:squarederror", "reg:absoluteerror"]}},
+        "objective changes",
+    ),
 ]
 
 
@@ -105,6 +157,17 @@ def test_a_space_that_cannot_be_is_refused(
 @pytest.mark.parametrize(
     ("settings", "name", "message"),
     [
+        ({"metric": "validation_loss_at_5"}, "metric", "horovod does not measure"),
+        (
+            {"fixed": {"learning_rate": 0.1}, "space": {"learning_rate": {}}},
+            "space",
+            "it is fixed",
+        ),
+        (
+            {"space": '{"optimizer_params": {"choices": [{"betas": ' + "[" * 800 + "]" * 800 + "}]}}"},
+            "space",
+            "nested too deeply",
+        ),
         ({"metric": "validation_acuracy"}, "metric", "'validation_accuracy'"),
         ({"metric": "validation_logloss"}, "metric", "horovod does not measure"),
         ({"metric": "validation_accuracy", "direction": "minimize"}, "direction", "more is better"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +136,14 @@ def test_a_failed_trial_is_recorded_and_ends_nothing(tmp_path: Path) -> None:
     with open_study(spec_of(tmp_path), LESS, "f") as study:
         begun = study.begin()
         assert begun is not None
-        failed = Outcome(cause="the loss became inf.", fix="Lower it.", worker="h process 1")
+        cause = "the loss became inf." + "!" * 100_000
+        failed = Outcome(cause=cause, fix="Lower it.", worker="h process 1")
         study.finish(begun.number, failed)
         assert len(run(study)) == 5
         trial = study.trials[0]
         assert trial.state.name == "FAIL"
-        assert trial.user_attrs["cause"] == "the loss became inf."
+        assert trial.user_attrs["cause"].startswith("the loss became inf.!")
+        assert len(trial.user_attrs["cause"]) == 2000, "MLflow's database takes no more than 8,000"
         assert trial.user_attrs["worker"] == "h process 1"
         assert best_of(study).number > 0
 
@@ -244,6 +248,44 @@ def test_a_database_that_does_not_answer_is_named_without_its_password(
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("no address, s3cret", "cannot be read"),
+        ("postgresql://user:s3cret@host:s3cret/studies", "cannot be read"),
+        ("postgres://user:s3cret@host/studies", "cannot be read"),
+        ("postgresql://user:p@s3cret@127.0.0.1:1/studies", "an @ more"),
+        ("mysql://user:s3cret@host/studies", "no driver for mysql"),
+    ],
+)
+def test_an_address_that_names_no_database_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, message: str
+) -> None:
+    monkeypatch.setenv(STUDIES, url)
+    with (
+        pytest.raises(JobError, match=f"{STUDIES} is no address.*{message}") as caught,
+        open_study(spec_of(tmp_path), LESS, "f"),
+    ):
+        pass
+    assert caught.value.permanent
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_database_of_another_version_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched(spec_of(tmp_path), 1)
+    with closing(sqlite3.connect(tmp_path / "study.db")) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'v9.9.9'")
+        connection.commit()
+    monkeypatch.setenv(STUDIES, f"sqlite:///{tmp_path}/study.db")
+    with (
+        pytest.raises(JobError, match="is another version's"),
+        open_study(spec_of(tmp_path), LESS, "f"),
+    ):
+        pass
+
+
 def test_a_study_lies_in_an_object_store(tmp_path: Path) -> None:
     place = f"memory://studies/{tmp_path.name}"
     with open_study(spec_of(place, trials=3), LESS, "f") as study:
@@ -256,6 +298,16 @@ def test_a_damaged_study_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "study.db").write_bytes(b"no database " * 100)
     with pytest.raises(JobError, match="is no study"), open_study(spec_of(tmp_path), LESS, "f"):
         pass
+
+
+def test_a_study_with_damaged_rows_is_an_error(tmp_path: Path) -> None:
+    searched(spec_of(tmp_path), 1)
+    whole = (tmp_path / "study.db").read_bytes()
+    third = len(whole) // 3
+    (tmp_path / "study.db").write_bytes(whole[:third] + b"U" * third + whole[2 * third :])
+    with pytest.raises(JobError, match=r"study.db' is no study") as caught:
+        searched(spec_of(tmp_path), 1)
+    assert caught.value.permanent
 
 
 def test_no_trial_begins_after_the_time_budget(
@@ -280,3 +332,8 @@ def test_no_trial_begins_after_the_time_budget(
 def test_a_claim_on_a_shared_study_ends_with_the_search(tmp_path: Path) -> None:
     searched(spec_of(tmp_path / "1", study=str(tmp_path / "study")), 1)
     Claim.take(str(tmp_path / "study")).release()
+
+
+def test_what_fails_beside_a_study_is_not_blamed_on_it(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="of Spark"), open_study(spec_of(tmp_path), LESS, "f"):
+        raise RuntimeError("an error of Spark")

@@ -203,12 +203,14 @@ class Tune(RunDirectory):
             )
         if not self.dimensions:
             raise SettingError("space", self.space, "it is empty", "Name what is to be searched.")
+        self._check_comparable()
 
     @property
     def grows(self) -> bool | None:
         """Whether more of the metric is better; None where the dataset decides on the metric."""
         known = _NETWORK_METRICS if self.engine == "horovod" else _TREE_METRICS
-        return known.get(self.metric.partition("_at_")[0])
+        name = self.metric.partition("_at_")[0] if self.engine == "xgboost" else self.metric
+        return known.get(name)
 
     def _check_metric(self) -> None:
         if self.metric == AUTO:
@@ -236,6 +238,26 @@ class Tune(RunDirectory):
                 f"of {self.metric} {'more' if self.grows else 'less'} is better",
                 f"Use {better}, or auto.",
             )
+
+    def _check_comparable(self) -> None:
+        """Raise `SettingError` where trials would differ in what their metric means."""
+        measure, fix = {"class_weights"}, "Leave it out, or try booster_params.scale_pos_weight."
+        if self.engine == "xgboost" and self.metric == AUTO:
+            measure |= {"objective", "booster_params.tweedie_variance_power"}
+            fix = "Leave it out, or name a metric that all of them have."
+        elif self.engine == "horovod":
+            plain = self.metric.removeprefix("validation_") in ("accuracy", "rmse")
+            measure = set() if plain else {"class_weights", "loss"}
+            fix = "Leave it out, or compare by validation_accuracy or validation_rmse."
+        for dimension in self.dimensions:
+            if dimension.name in measure:
+                raise SettingError(
+                    "space",
+                    self.space,
+                    f"{dimension.name} changes what the metric {self.metric!r} measures, so that "
+                    "its trials cannot be compared",
+                    fix,
+                )
 
     def _shared(self) -> dict[str, Any]:
         """The settings that all trials share, with what the metric needs to be measured."""

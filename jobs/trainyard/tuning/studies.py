@@ -21,7 +21,8 @@ import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.pruners import BasePruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
 from sqlalchemy import event
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from trainyard import store
 from trainyard.claims import Claim
@@ -53,7 +54,7 @@ def open_study(spec: Tune, goal: Goal, fingerprint: str) -> Iterator[Study]:
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     directory = spec.study or spec.run_dir
-    with _held(spec), _storage(directory) as (storage, save), _answering():
+    with _held(spec), _storage(directory) as (storage, save):
         study = optuna.create_study(
             storage=storage,
             study_name=hashlib.sha256(store.real(directory).encode()).hexdigest()[:32],
@@ -88,23 +89,16 @@ def _held(spec: Tune) -> Iterator[None]:
 def _storage(directory: str) -> Iterator[tuple[optuna.storages.RDBStorage, Callable[[], None]]]:
     """The storage of a study, and what makes its present state last."""
     if url := os.environ.get(STUDIES):
-        # SQLAlchemy takes another driver by itself than the one that is installed.
-        url = url.replace("postgresql://", "postgresql+psycopg2://", 1)
         with _answering():
-            storage = optuna.storages.RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
-        yield storage, lambda: None
+            yield _database(url), lambda: None
         return
     kept = join(directory, STUDY)
     with tempfile.TemporaryDirectory(prefix="trainyard-study-") as own:
         path = Path(own) / STUDY
         if store.exists(kept):
             path.write_bytes(store.read_bytes(kept))
-        try:
+        with _readable(kept, RuntimeError):
             storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
-        except (SQLAlchemyError, StorageInternalError, RuntimeError) as error:
-            raise JobError(
-                f"{kept!r} is no study: {_line(error)}.", "Restore it, or use another directory."
-            ) from error
         # What lasts is the copy, and not this file.
         event.listen(storage.engine, "connect", _without_waiting)
 
@@ -118,9 +112,52 @@ def _storage(directory: str) -> Iterator[tuple[optuna.storages.RDBStorage, Calla
                 store.write_bytes(kept, data)
 
         try:
-            yield storage, save
+            with _readable(kept):
+                yield storage, save
         finally:
             storage.engine.dispose()
+
+
+def _database(url: str) -> optuna.storages.RDBStorage:
+    """The storage in a database; no error shows what may be part of its password."""
+    # SQLAlchemy takes another driver by itself than the one that is installed.
+    url = url.replace("postgresql://", "postgresql+psycopg2://", 1)
+    try:
+        address = make_url(url)
+        address.get_dialect()
+    except (ArgumentError, ValueError):
+        raise _no_address("it cannot be read") from None
+    if "@" in (address.host or ""):
+        raise _no_address("there is an @ more than its parts have")
+    try:
+        return optuna.storages.RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
+    except ImportError as error:
+        name = address.drivername
+        raise _no_address(f"no driver for {name} is installed") from error
+    except RuntimeError as error:
+        raise JobError(
+            f"the database of studies is another version's: {_line(error)}.",
+            f"Name an empty database in {STUDIES}, or use the Optuna that made it.",
+        ) from error
+
+
+def _no_address(problem: str) -> JobError:
+    return JobError(
+        f"{STUDIES} is no address of a database: {problem}.",
+        "Write postgresql://USER:PASSWORD@HOST/NAME, with /, : and @ in the password as %2F, %3A "
+        "and %40.",
+    )
+
+
+@contextmanager
+def _readable(kept: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn what a study's file raises, of these kinds too, into a `JobError`."""
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError, *kinds) as error:
+        raise JobError(
+            f"{kept!r} is no study that can be worked on: {_line(error)}.", "Restore it, or use another directory."
+        ) from error
 
 
 def _without_waiting(connection: Any, _: Any) -> None:
@@ -129,7 +166,7 @@ def _without_waiting(connection: Any, _: Any) -> None:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Turn what a study's database raises into a `JobError`."""
+    """Turn what a database of studies raises into a `JobError`."""
     try:
         yield
     except (SQLAlchemyError, StorageInternalError) as error:

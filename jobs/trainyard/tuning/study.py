@@ -33,6 +33,9 @@ _ATTEMPTS = "trainyard.attempts"
 _MOST_ATTEMPTS = 3
 """Drivers that may die in a trial before it counts as failed."""
 
+_LONGEST_CAUSE = 2000
+"""Characters of a cause that are kept: MLflow's database takes no tag above 8,000."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Begun:
@@ -141,7 +144,7 @@ class Study:
             trial.set_user_attr("worker", outcome.worker)
             state = TrialState.PRUNED if outcome.value is None else TrialState.COMPLETE
             if outcome.cause is not None:
-                trial.set_user_attr("cause", outcome.cause)
+                trial.set_user_attr("cause", outcome.cause[:_LONGEST_CAUSE])
                 trial.set_user_attr("fix", outcome.fix)
                 state = TrialState.FAIL
             ended = self._study.tell(trial, outcome.value, state)
