@@ -52,11 +52,11 @@ def check(spec: Tune, dataset: Dataset) -> Goal:
         JobError: naming the setting.
     """
     goal = goal_of(spec, dataset)
-    _check_training(spec.trial(spec.run_dir, {}), dataset)
+    _check_training(_trained(spec, {}), dataset)
     for dimension in spec.dimensions:
         for value in dimension.ends:
             try:
-                _check_training(spec.trial(spec.run_dir, {dimension.name: value}), dataset)
+                _check_training(_trained(spec, {dimension.name: value}), dataset)
             except SettingError as error:
                 raise SettingError(
                     "space",
@@ -66,6 +66,19 @@ def check(spec: Tune, dataset: Dataset) -> Goal:
                     error.fix,
                 ) from error
     return goal
+
+
+def _trained(spec: Tune, values: dict[str, Any]) -> Training:
+    """A training with these values, beside the first that is tried of the other settings.
+
+    Their defaults may not suit the dataset; they are taken only where the first ones do not go
+    with these values.
+    """
+    first = {dimension.name: dimension.ends[0] for dimension in spec.dimensions}
+    try:
+        return spec.trial(spec.run_dir, {**first, **values})
+    except SettingError:
+        return spec.trial(spec.run_dir, values)
 
 
 def _check_training(training: Training, dataset: Dataset) -> None:

@@ -10,8 +10,9 @@ is a mapping itself, to what is tried of it:
      "batch_size": {}}
 
 An empty entry is the range that the contract has beside the setting; an empty space is all of
-those, except for what is fixed. A member of a mapping is whole where its ends and step are, unless
-it is known to be a real number. Only the standard library is imported here: Airflow's side checks spaces too.
+those that are not fixed. A member of a mapping is whole where its ends and step are, unless it is
+known to be a real number. Only the standard library is imported here: Airflow's side checks spaces
+too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,15 @@ from trainyard.optimizers import OPTIMIZER_PARAMS
 
 _RANGE = {"low", "high", "step", "log"}
 
-NOT_SEARCHED = ("ranks", "num_workers", "scale_learning_rate", "device", "streaming", "seed", "metrics")
+NOT_SEARCHED = (
+    "ranks",
+    "num_workers",
+    "scale_learning_rate",
+    "device",
+    "streaming",
+    "seed",
+    "metrics",
+)
 """Settings that are not operational and yet nothing to choose a model by."""
 
 _REAL = {f"booster_params.{n}" for n, kind in BOOSTER_PARAMS.items() if kind.form == "number"} | {

@@ -126,7 +126,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("xgboost", {"max_depth": {"low": 0, "high": 6}}, "limit to its depth"),
     ("xgboost", {"booster_params.gamma": {"low": 0, "high": 10**400}}, "no finite number"),
     ("xgboost", {"booster_params.max_bin": {"low": 2, "high": 2**63}}, "no finite number"),
-    ("horovod", {"learning_rate": {"low": 0.1, "high": 1, "step": 5e-324}}, "less than a step, or more"),
+    (
+        "horovod",
+        {"learning_rate": {"low": 0.1, "high": 1, "step": 5e-324}},
+        "less than a step, or more",
+    ),
     ("horovod", {"epochs": {"low": 1, "high": 9, "step": 9}}, "less than a step"),
     ("xgboost", {"metrics": {"choices": [["error"], ["auc"]]}}, "nothing to choose a model by"),
     (
@@ -164,7 +168,12 @@ def test_a_space_that_cannot_be_is_refused(
             "it is fixed",
         ),
         (
-            {"space": '{"optimizer_params": {"choices": [{"betas": ' + "[" * 800 + "]" * 800 + "}]}}"},
+            {
+                "space": '{"optimizer_params": {"choices": [{"betas": '
+                + "[" * 800
+                + "]" * 800
+                + "}]}}"
+            },
             "space",
             "nested too deeply",
         ),

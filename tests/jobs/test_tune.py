@@ -187,11 +187,15 @@ def test_trials_run_side_by_side_and_read_the_dataset_once(
 def test_a_space_that_does_not_suit_the_dataset_is_refused(
     tmp_path: Path, numbers: Dataset, binary: Dataset
 ) -> None:
-    fixed = {**NETWORK, "batch_size": 16}
+    fixed = {name: value for name, value in NETWORK.items() if name != "batch_size"}
     space = {"batch_size": {"low": 16, "high": 512}}
     with pytest.raises(SettingError, match=r"with batch_size 512 .*has 200 rows") as caught:
         tune.check(spec_of(tmp_path, numbers, fixed=fixed, space=space), numbers)
     assert caught.value.name == "space"
+    others = {name: value for name, value in NETWORK.items() if name != "network"}
+    space = {"learning_rate": {}, "network": {"choices": ["torch.nn:Linear"]}}
+    spec = spec_of(tmp_path, numbers, fixed=others, space=space)
+    assert tune.check(spec, numbers).metric == "validation_loss", "no trial has the default network"
     for metric, dataset in (("validation_accuracy", numbers), ("validation_rmse", binary)):
         with pytest.raises(SettingError, match="the dataset is made for"):
             tune.check(spec_of(tmp_path, dataset, metric=metric), dataset)

@@ -38,6 +38,8 @@ Without it each study is a file in its own directory."""
 
 _ABOUT = "trainyard.about"
 
+_DATABASE_ERRORS = (SQLAlchemyError, StorageInternalError)
+
 
 @contextmanager
 def open_study(spec: Tune, goal: Goal, fingerprint: str) -> Iterator[Study]:
@@ -97,7 +99,7 @@ def _storage(directory: str) -> Iterator[tuple[optuna.storages.RDBStorage, Calla
         path = Path(own) / STUDY
         if store.exists(kept):
             path.write_bytes(store.read_bytes(kept))
-        with _readable(kept, RuntimeError):
+        with _readable(kept, (*_DATABASE_ERRORS, RuntimeError)):
             storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
         # What lasts is the copy, and not this file.
         event.listen(storage.engine, "connect", _without_waiting)
@@ -150,13 +152,14 @@ def _no_address(problem: str) -> JobError:
 
 
 @contextmanager
-def _readable(kept: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Turn what a study's file raises, of these kinds too, into a `JobError`."""
+def _readable(kept: str, kinds: tuple[type[Exception], ...] = _DATABASE_ERRORS) -> Iterator[None]:
+    """Turn what a study's file raises into a `JobError`."""
     try:
         yield
-    except (SQLAlchemyError, StorageInternalError, *kinds) as error:
+    except kinds as error:
         raise JobError(
-            f"{kept!r} is no study that can be worked on: {_line(error)}.", "Restore it, or use another directory."
+            f"{kept!r} is no study that can be worked on: {_line(error)}.",
+            "Restore it, or use another directory.",
         ) from error
 
 
@@ -169,7 +172,7 @@ def _answering() -> Iterator[None]:
     """Turn what a database of studies raises into a `JobError`."""
     try:
         yield
-    except (SQLAlchemyError, StorageInternalError) as error:
+    except _DATABASE_ERRORS as error:
         raise TransientError(
             f"the database of studies answers: {_line(error)}",
             f"Check {STUDIES} and that the database is up.",
