@@ -19,9 +19,6 @@ _METADATA = "setting"
 LARGEST = 2**63 - 1
 """The largest whole number that every reader of a setting can hold."""
 
-_DEEPEST = 50
-"""Levels of lists and mappings in a mapping, which all that looks through it must get down to."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
@@ -249,16 +246,15 @@ def _to_dict(field: Field, value: Any) -> dict[str, Any]:
         plain: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False))
     except (TypeError, ValueError):
         field.fail(value, "a mapping of plain JSON values")
-    if _is_deeper(plain, _DEEPEST):
-        raise RecursionError
+    if _is_deeper(plain, 50):
+        raise RecursionError  # sooner than in all that will look through it
     return plain
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
     inner = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
+    deep = isinstance(value, dict | list)
+    return deep and (levels == 0 or any(_is_deeper(item, levels - 1) for item in inner))
 
 
 def _literal(field: Field, text: str) -> Any:

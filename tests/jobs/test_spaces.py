@@ -64,9 +64,6 @@ def test_what_is_fixed_is_not_tried() -> None:
     )
     names = {dimension.name for dimension in spec.dimensions}
     assert names == {"learning_rate", "booster_params.min_child_weight"}
-    other = {"booster_params.alpha": {"low": 0, "high": 1}}
-    text = '{"reg_alpha": 1}'
-    assert len(tune(engine="xgboost", fixed={"booster_params": text}, space=other).dimensions) == 1
     trial = spec.trial("/t", {"booster_params.min_child_weight": 2.0})
     assert isinstance(trial, TrainXGBoost)
     assert trial.booster_params == {"colsample_bytree": 0.5, "min_child_weight": 2.0}

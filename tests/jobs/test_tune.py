@@ -188,7 +188,7 @@ def test_a_space_that_does_not_suit_the_dataset_is_refused(
     tmp_path: Path, numbers: Dataset, binary: Dataset
 ) -> None:
     fixed = {name: value for name, value in NETWORK.items() if name != "batch_size"}
-    space = {"batch_size": {"low": 16, "high": 512}}
+    space: dict[str, Any] = {"batch_size": {"low": 16, "high": 512}}
     with pytest.raises(SettingError, match=r"with batch_size 512 .*has 200 rows") as caught:
         tune.check(spec_of(tmp_path, numbers, fixed=fixed, space=space), numbers)
     assert caught.value.name == "space"
