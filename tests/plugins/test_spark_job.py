@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from tests.plugins.conftest import ROOT, Worker
 
 from trainyard import rundir, store
+from trainyard.claims import Claim
 from trainyard.specs import Prepare, RunDirectory, TrainHorovod, TrainXGBoost
 from trainyard_airflow import masking
 from trainyard_airflow.operators.spark_job import SparkJobOperator
@@ -281,9 +282,11 @@ def test_a_live_claim_of_another_machine_is_refused(worker: Worker, context: Mak
 def test_the_events_of_an_earlier_try_are_not_told_again(
     worker: Worker, context: MakeContext, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    earlier = rundir.EventWriter(worker.run_dir(), claim=0, writer="driver")
+    claim = Claim.take(worker.run_dir())
+    earlier = rundir.EventWriter(worker.run_dir(), claim=claim.record.number, writer="driver")
     earlier.note("from the earlier try")
     earlier.close()
+    claim.release()
     prepare().execute(context())
     log = capsys.readouterr().out
     assert "4 parts were read" in log
