@@ -105,8 +105,8 @@ def test_a_search_keeps_its_study_in_postgresql(composed: Composed) -> None:
     run = Run.trigger(composed.api, "tune_mnist", trials=4, fixed=fixed, minimum_accuracy=0)
     assert run.wait(SECONDS) == "success"
     assert sum(run.xcom("tune")["trials"].values()) == 4
-    count = "SELECT count(*) FROM trials"
-    said = composed.exec("studies", "psql", "-U", "studies", "-tAc", count)
+    count = "psql -h 127.0.0.1 -U studies -tAc 'SELECT count(*) FROM trials'"
+    said = composed.exec("studies", "sh", "-c", f'PGPASSWORD="$POSTGRES_PASSWORD" {count}')
     assert int(said) >= 4
 
 
