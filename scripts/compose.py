@@ -30,6 +30,15 @@ DOTENV = ROOT / ".env"
 PROJECT = "trainyard"
 HEALTHY_SECONDS = 400.0
 OLDEST = (1, 29)
+KEPT = {
+    "postgres": ("POSTGRES_PASSWORD", "AIRFLOW_DB_PASSWORD", "MLFLOW_DB_PASSWORD"),
+    "studies": ("STUDIES_DB_PASSWORD",),
+}
+"""The volumes whose data know passwords of .env, with their names."""
+
+ENDS = "airflow-init"
+"""The service that does its work and ends."""
+
 TOO_OFTEN = 3
 """Restarts by Docker after which a service is not waited for."""
 
@@ -89,10 +98,12 @@ class Compose:
         told = json.loads(docker("inspect", "--format", "{{json .}}", container))
         state = told["State"]
         if state["Status"] == "exited":
-            return "done" if state["ExitCode"] == 0 else f"ended with {state['ExitCode']}"
-        if told["RestartCount"] >= TOO_OFTEN:
+            is_done = service == ENDS and state["ExitCode"] == 0
+            return "done" if is_done else f"ended with {state['ExitCode']}"
+        health = str(state.get("Health", {}).get("Status", state["Status"]))
+        if health != "healthy" and told["RestartCount"] >= TOO_OFTEN:
             return f"ended {told['RestartCount']} times"
-        return str(state.get("Health", {}).get("Status", state["Status"]))
+        return health
 
 
 def docker(*arguments: str) -> str:
@@ -182,19 +193,28 @@ def complete_dotenv() -> None:
     Raises:
         ComposeError: the data of an earlier one is there, whose passwords nobody knows.
     """
-    if not DOTENV.exists() and f"{PROJECT}_postgres" in docker("volume", "ls", "--quiet").split():
-        raise ComposeError(
-            f"There is no .env, but the volume {PROJECT}_postgres, whose passwords are those of an"
-            " earlier .env.\nPut that file back, or remove the data:"
-            f" docker volume rm {PROJECT}_postgres"
-        )
     known = read_dotenv()
-    new = {name: value for name, value in _secrets(known) if name not in known}
-    if not new:
-        return
-    DOTENV.touch(mode=0o600)
-    with DOTENV.open("a", encoding="utf-8") as file:
-        file.writelines(f"{name}={value}\n" for name, value in new.items())
+    volumes = docker("volume", "ls", "--quiet").split()
+    for volume, names in KEPT.items():
+        lost = [name for name in names if not known.get(name)]
+        if lost and f"{PROJECT}_{volume}" in volumes:
+            raise ComposeError(
+                f".env lacks {', '.join(lost)}, and the volume {PROJECT}_{volume} was made with"
+                " earlier ones.\nPut them back, or remove the data:"
+                f" docker volume rm {PROJECT}_{volume}"
+            )
+    new = {name: value for name, value in _secrets(known) if not known.get(name)}
+    if new:
+        text = DOTENV.read_text(encoding="utf-8") if DOTENV.exists() else ""
+        if text and not text.endswith("\n"):
+            text += "\n"
+        text += "".join(f"{name}={value}\n" for name, value in new.items())
+        written = DOTENV.with_name(f"{DOTENV.name}.new")
+        written.unlink(missing_ok=True)
+        written.touch(mode=0o600)
+        written.write_text(text, encoding="utf-8")
+        written.replace(DOTENV)
+    DOTENV.chmod(0o600)
 
 
 def read_dotenv() -> dict[str, str]:
