@@ -91,16 +91,17 @@ class HorovodMember:
             local_size=place.local_size,
             cross_size=place.cross_size,
         )
-        os.environ.update(create_slot_env_vars(slot))
-        os.environ.update(self.engine.tuning())
-        os.environ.update(
-            HOROVOD_CONTROLLER="gloo",
-            HOROVOD_CPU_OPERATIONS="gloo",
-            HOROVOD_GLOO_RENDEZVOUS_ADDR=socket.gethostbyname(self.driver),
-            HOROVOD_GLOO_RENDEZVOUS_PORT=str(self.port),
-        )
+        ring = {
+            **create_slot_env_vars(slot),
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": socket.gethostbyname(self.driver),
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(self.port),
+        }
         if interface := _interface(address):
-            os.environ["HOROVOD_GLOO_IFACE"] = interface
+            ring["HOROVOD_GLOO_IFACE"] = interface
+        os.environ.update(self.engine.tuning())
+        os.environ.update(ring)
         import horovod.torch as hvd
 
         from trainyard.horovod import collective
@@ -108,6 +109,9 @@ class HorovodMember:
         collective.init()
         yield
         hvd.shutdown()
+        # Spark keeps this process: a Horovod that it starts later is in no ring, or in another.
+        for name in ring:
+            os.environ.pop(name, None)
 
 
 class InProcessLauncher:
