@@ -404,3 +404,15 @@ def test_the_first_own_error_is_blamed_and_not_the_survivors(tmp_path: Path) -> 
     found = explain(error, deaths, {0: {"partition": 0}}, 3, settings_of(tmp_path), engine_of())
     assert found.cause == "rank2 on h failed with KeyError: m."
     assert not found.permanent
+
+
+def test_ranks_leave_no_ring_in_their_processes(
+    launcher: BarrierLauncher, spark: SparkSession
+) -> None:
+    """A Horovod of one process, such as a trial's, would look for it."""
+
+    def ring(_: object) -> list[str]:
+        return [name for name in os.environ if name.startswith("HOROVOD_GLOO_RENDEZVOUS")]
+
+    assert launcher.run(lambda: os.getpid(), 2)
+    assert spark.sparkContext.range(8, numSlices=4).flatMap(ring).collect() == []

@@ -106,12 +106,14 @@ class HorovodMember:
 
         from trainyard.horovod import collective
 
-        collective.init()
-        yield
-        hvd.shutdown()
-        # Spark keeps this process: a Horovod that it starts later is in no ring, or in another.
-        for name in ring:
-            os.environ.pop(name, None)
+        try:
+            collective.init()
+            yield
+            hvd.shutdown()
+        finally:
+            # Spark keeps this process: a Horovod that it starts later is in no ring, or another.
+            for name in ring:
+                os.environ.pop(name, None)
 
 
 class InProcessLauncher:
