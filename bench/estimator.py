@@ -13,14 +13,12 @@ an environment of its own: `make bench-peer` makes it.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from support.data import ROOT, repeated_digits
+from support.process import in_process
 from support.tables import bar, machine, ratio, show
 
 PROGRAM = ROOT / "bench" / "support" / "estimator_run.py"
@@ -57,17 +55,9 @@ def main() -> int:
 
 def once(python: str, who: str, dataset: str) -> dict[str, float]:
     """Fit and transform once in a process of its own; the seconds of each."""
-    done = subprocess.run(
-        [python, str(PROGRAM), who.removesuffix("'s").lower(), dataset],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "jobs"), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{who} estimator failed:\n{done.stderr[-4000:]}")
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+    command = [python, str(PROGRAM), who.removesuffix("'s").lower(), dataset]
+    env = {"PYTHONPATH": str(ROOT / "jobs"), "OMP_NUM_THREADS": "1"}
+    return dict(in_process(command, env, seconds=900))
 
 
 if __name__ == "__main__":

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from support.data import ROOT, repeated_digits
+from support.process import in_process
 from support.tables import bar, machine, ratio, show
 
 SUPPORT = ROOT / "bench" / "support"
@@ -64,17 +63,9 @@ def main() -> int:
 def stage(python: str, program: str, *arguments: str) -> dict[str, Any]:
     """Run one stage in a process of its own, and return what it measured."""
     path = f"{ROOT / 'jobs'}:{ROOT / 'bench'}"
-    done = subprocess.run(
-        [python, str(SUPPORT / program), *arguments, json.dumps(SETTINGS)],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{program} failed:\n{done.stderr[-4000:]}")
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+    command = [python, str(SUPPORT / program), *arguments, json.dumps(SETTINGS)]
+    env = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    return dict(in_process(command, env, seconds=600))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import argparse
 import functools
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from statistics import median
@@ -27,6 +26,7 @@ from typing import Any
 from support.data import ROOT
 from support.flights import flights, sized_flights
 from support.kept import Kept, add_options, kept
+from support.process import in_process
 from support.tables import machine, show
 
 ENGINES = ("horovod", "xgboost")
@@ -89,30 +89,9 @@ def measure(
 def stage(engine: str, dataset: str, workers: int, settings: Mapping[str, Any]) -> float:
     """Seconds of one stage, in a process of its own."""
     path = f"{ROOT / 'jobs'}:{ROOT / 'bench'}:{os.environ.get('PYTHONPATH', '')}"
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "support.scaled",
-            engine,
-            dataset,
-            str(workers),
-            json.dumps(settings),
-        ],
-        env={
-            **os.environ,
-            "PYTHONPATH": path,
-            "OMP_NUM_THREADS": "1",
-            "OMP_WAIT_POLICY": "PASSIVE",
-        },
-        capture_output=True,
-        text=True,
-        timeout=1800,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{engine} failed:\n{done.stderr[-4000:]}")
-    return float(done.stdout.strip().splitlines()[-1])
+    command = [sys.executable, "-m", "support.scaled", engine, dataset, str(workers)]
+    env = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    return float(in_process([*command, json.dumps(settings)], env, seconds=1800))
 
 
 def verdict(

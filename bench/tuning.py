@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from support.data import ROOT, repeated_digits
 from support.kept import Kept, add_options, kept
+from support.process import in_process
 from support.tables import bar, machine, ratio, show
 
 PROGRAM = ROOT / "bench" / "support" / "search.py"
@@ -93,17 +92,9 @@ def searched(known: Kept, name: str, kind: str, dataset: str, **more: Any) -> di
 def run(kind: str, dataset: str, more: dict[str, Any]) -> dict[str, Any]:
     """Run a search in a process of its own."""
     path = f"{ROOT / 'jobs'}:{ROOT / 'bench'}"
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), kind, dataset, json.dumps(more)],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"the search failed:\n{done.stderr[-4000:]}")
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+    command = [sys.executable, str(PROGRAM), kind, dataset, json.dumps(more)]
+    env = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    return dict(in_process(command, env, seconds=600))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ import argparse
 import functools
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from typing import Any
 from support.data import ROOT
 from support.flights import flights, flights_by_month, repeated_flights
 from support.kept import Kept, add_options, kept
+from support.process import in_process
 from support.tables import bar, machine, ratio, show
 
 from trainyard.dataset import Dataset
@@ -128,17 +128,8 @@ def one(kind: str, dataset: str, settings: dict[str, Any]) -> dict[str, Any]:
     environment = {"PYTHONPATH": path, "OMP_WAIT_POLICY": "PASSIVE"}
     if kind != "native":
         environment["OMP_NUM_THREADS"] = "1"
-    done = subprocess.run(
-        [sys.executable, "-m", "support.boosting", kind, dataset, json.dumps(settings)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=1800,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{kind} failed:\n{done.stderr[-4000:]}")
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+    command = [sys.executable, "-m", "support.boosting", kind, dataset, json.dumps(settings)]
+    return dict(in_process(command, environment, seconds=1800))
 
 
 if __name__ == "__main__":
