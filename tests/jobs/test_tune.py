@@ -148,8 +148,10 @@ def test_trials_run_side_by_side_and_read_the_dataset_once(
     shutil.copytree(binary.directory, copied)
     dataset = Dataset.read(str(copied))
     finish = Study.finish
+    running: list[int] = []
 
     def finish_and_remove(study: Study, number: int, outcome: Outcome) -> Any:
+        running.append(sum(not trial.state.is_finished() for trial in study.own))
         for split in ("train", "validation"):
             shutil.rmtree(copied / split, ignore_errors=True)
         return finish(study, number, outcome)
@@ -173,7 +175,8 @@ def test_trials_run_side_by_side_and_read_the_dataset_once(
     given = {"run_dir": "/r", "dataset": "/d", "model_name": "m", **result["best"]["settings"]}
     assert ENGINES["xgboost"].from_mapping(given).decisive()["metrics"] == ["auc"]
     written = store.read_json(str(tmp_path / "run" / "report" / tune.TRIALS_FILE))
-    assert len({trial["worker"] for trial in written["trials"]}) == 2
+    assert max(running) == 2
+    assert len({trial["worker"] for trial in written["trials"]}) >= 2, "Spark may start another"
     assert set(written["importances"]) == {"max_depth", "booster_params.colsample_bytree"}
     assert "importances.png" in store.list_names(str(tmp_path / "run" / "report"))
     told = rundir.read_events(str(tmp_path / "run"), {})
