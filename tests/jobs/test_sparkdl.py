@@ -288,6 +288,6 @@ def test_a_model_is_read_once_in_a_process_and_scores_batches() -> None:
     assert read == [b"model"]
     assert sizes == [512] * 4 + [452]
     assert found.field(0).to_pylist() == np.arange(0.0, 5000, 2).tolist()
-    assert found.field(1)[2499].as_py()["values"] == [9996, 9998]
+    assert found.field(1)[2499].as_py() == [9996, 9998]
     [empty] = list(scores(iter([batch.slice(0, 0)])))
     assert len(empty) == 0

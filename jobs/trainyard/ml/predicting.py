@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.ml.linalg import VectorUDT
+from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import DoubleType, StructField, StructType
+from pyspark.sql.types import ArrayType, DoubleType, StructField, StructType
 
 from trainyard.columns import column, is_array, numbers_of
 from trainyard.errors import SettingError
@@ -71,7 +71,8 @@ def add_predictions(
     temporary = f"_trainyard_{uuid.uuid4().hex}"
     given = F.struct(*[_column(dataset, one.name) for one in inputs])
     scored = dataset.withColumn(temporary, udf(given))
-    columns = {o.name: F.col(f"{temporary}.o{number}") for number, o in enumerate(outputs)}
+    found = {o: F.col(f"{temporary}.o{number}") for number, o in enumerate(outputs)}
+    columns = {o.name: c if o.width is None else array_to_vector(c) for o, c in found.items()}
     return scored.withColumns(columns).drop(temporary)
 
 
@@ -83,5 +84,7 @@ def _column(dataset: DataFrame, name: str) -> Column:
 
 
 def _schema(outputs: Sequence[Output]) -> StructType:
-    kinds = [DoubleType() if output.width is None else VectorUDT() for output in outputs]
+    """What the workers give: a type of vectors there would make them import all of Spark ML."""
+    number = DoubleType()
+    kinds = [number if output.width is None else ArrayType(number) for output in outputs]
     return StructType([StructField(f"o{number}", kind) for number, kind in enumerate(kinds)])

@@ -93,7 +93,7 @@ def _matrix(array: pa.Array, one: Input) -> Floats:
 
 
 def _struct(outputs: Sequence[npt.NDArray[Any]]) -> pa.StructArray:
-    columns = [_vectors(output) if output.ndim > 1 else _doubles(output) for output in outputs]
+    columns = [_arrays(output) if output.ndim > 1 else _doubles(output) for output in outputs]
     return pa.StructArray.from_arrays(columns, [f"o{number}" for number in range(len(columns))])
 
 
@@ -101,15 +101,6 @@ def _doubles(output: npt.NDArray[Any]) -> pa.Array:
     return pa.array(np.ascontiguousarray(output, dtype=np.float64).reshape(-1))
 
 
-def _vectors(output: npt.NDArray[Any]) -> pa.StructArray:
-    """Rows as Spark ML stores a dense vector, so that Spark need not convert them."""
+def _arrays(output: npt.NDArray[Any]) -> pa.ListArray:
     rows, width = output.shape
-    return pa.StructArray.from_arrays(
-        [
-            pa.array(np.ones(rows, np.int8)),
-            pa.nulls(rows, pa.int32()),
-            pa.nulls(rows, pa.list_(pa.int32())),
-            pa.ListArray.from_arrays(np.arange(rows + 1, dtype=np.int32) * width, _doubles(output)),
-        ],
-        ["type", "size", "indices", "values"],
-    )
+    return pa.ListArray.from_arrays(np.arange(rows + 1, dtype=np.int32) * width, _doubles(output))
