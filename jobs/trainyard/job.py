@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -47,7 +47,8 @@ def run_job(contract: type[Spec], work: Work[Spec], argv: Sequence[str] | None =
     """Run a job's program and return its exit code.
 
     A directory that already holds this job's result is left as it is. A failure ends with one line
-    `cause: ... fix: ...`, which `failure.json` holds too, with whether it is `permanent`.
+    `cause: ... fix: ...`, which `failure.json` holds too, with whether it is `permanent`. What was
+    not foreseen has its traceback above that line.
     """
     try:
         spec = contract.parse(sys.argv[1:] if argv is None else argv)
@@ -108,13 +109,26 @@ def _work(spec: Spec, work: Work[Spec], claim: Claim) -> int:
         # A store that is full or gone must not hide what went wrong first.
         with suppress(OSError):
             rundir.write_failure(spec.run_dir, known, claim=number, details=details)
-        print(details, known, sep="\n", file=sys.stderr, flush=True)
+        if known is not error:  # a cause that is known needs no traceback, which the file has
+            print(details, file=sys.stderr)
+        print(known, file=sys.stderr, flush=True)
         return EXIT_FAILED
     finally:
         with suppress(OSError):
             events.close()
+    if figures := _figures(result):
+        print(f"{spec.job}: {figures}", flush=True)
     print(f"{spec.job}: its result is {join(spec.run_dir, RESULT)}", flush=True)
     return EXIT_DONE
+
+
+def _figures(result: Mapping[str, Any]) -> str:
+    """A result's metrics in a line; one with an interval is `{value, low, high}`."""
+    told = []
+    for name, metric in (result.get("metrics") or {}).items():
+        value = metric["value"] if isinstance(metric, Mapping) else metric
+        told += [f"{name} {value:.6g}"] if isinstance(value, int | float) else []
+    return ", ".join(told)
 
 
 def _unknown(spec: RunDirectory, error: Exception) -> TransientError:

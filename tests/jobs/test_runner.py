@@ -55,6 +55,16 @@ def test_the_result_is_written_last(tmp_path: Path) -> None:
     assert len(seen) == 1
 
 
+def test_the_metrics_of_a_result_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    accuracy = {"value": 0.9614999, "low": 0.9, "high": 1.0}
+    metrics = {"accuracy": accuracy, "validation_loss": None, "epochs": 30}
+    assert run_job(Count, lambda *_: {"metrics": metrics}, [f"--run-dir={tmp_path}"]) == EXIT_DONE
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == f"{Count.job}: accuracy 0.9615, epochs 30"
+
+
 def test_other_settings_are_no_result_of_this_job(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -71,7 +81,7 @@ def test_a_known_failure_ends_with_its_cause(
         raise JobError("the table is empty.", "Fill it.")
 
     assert run_job(Count, work, [f"--run-dir={tmp_path}"]) == EXIT_FAILED
-    assert capsys.readouterr().err.splitlines()[-1] == "cause: the table is empty. fix: Fill it."
+    assert capsys.readouterr().err == "cause: the table is empty. fix: Fill it.\n"
     failure = rundir.read_failure(str(tmp_path))
     assert failure is not None
     assert (failure["claim"], failure["cause"]) == (1, "the table is empty.")
@@ -87,7 +97,9 @@ def test_an_unknown_failure_names_its_error(
         raise KeyError("x")
 
     assert run_job(Count, work, [f"--run-dir={tmp_path}"]) == EXIT_FAILED
-    assert "KeyError: 'x' fix:" in capsys.readouterr().err.splitlines()[-1]
+    told = capsys.readouterr().err
+    assert "Traceback" in told
+    assert "KeyError: 'x' fix:" in told.splitlines()[-1]
     assert is_permanent(tmp_path) is False
 
 
