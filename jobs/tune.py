@@ -119,7 +119,8 @@ def best_of(study: Study) -> FrozenTrial:
     raise JobError(
         f"none of {len(study.trials)} trials is complete; {len(failed)} failed, "
         f"{causes.count(most)} of them with: {most}",
-        fix or "Narrow the space to what can be trained with.",
+        f"{fix or 'Narrow the space to what can be trained with.'} {TRIALS_FILE} in the report "
+        "says of each why it failed.",
     )
 
 
@@ -147,10 +148,11 @@ def report(spec: Tune, goal: Goal, study: Study, run: Run) -> dict[str, bytes]:
     files = {
         TRIALS_FILE: store.to_json({"metric": goal.metric, "importances": found, "trials": trials}),
         "history.png": plots.history(ended, goal, title),
-        "parallel_coordinates.png": plots.parallel_coordinates(
-            complete, spec.dimensions, goal, f"{title}: the {len(complete)} complete ones"
-        ),
     }
+    if complete:
+        files["parallel_coordinates.png"] = plots.parallel_coordinates(
+            complete, spec.dimensions, goal, f"{title}: the {len(complete)} complete ones"
+        )
     if found:
         files["importances.png"] = plots.importance_bars(
             found, f"What {goal.metric} depends on in {len(complete)} complete trials"
@@ -179,9 +181,9 @@ def work(spec: Tune, run: Run) -> dict[str, Any]:
     with open_study(spec, goal, dataset.fingerprint) as study:
         with recorded(spec, goal, study, dataset) as record:
             search(spec, dataset, goal, run, study)
+            files = report(spec, goal, study, run)
             best = best_of(study)
         run.events.note("recording the search in MLflow")
-        files = report(spec, goal, study, run)
         record.finish({f"best_{goal.metric}": float(best.value or 0.0)}, files)
         states = [trial.state for trial in study.trials]
         return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import json
 import math
@@ -258,12 +257,25 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def _literal(field: Field, text: str) -> Any:
-    with contextlib.suppress(ValueError):
-        return json.loads(text)
+    repeated: list[str] = []  # of a name that repeats, json would silently take the last value
+
+    def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            repeated.extend([name] * (name in found))
+            found[name] = value
+        return found
+
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        field.fail(text, "a list or mapping in JSON")
+        literal = json.loads(text, object_pairs_hook=read)
+    except ValueError:
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            field.fail(text, "a list or mapping in JSON")
+    if repeated:
+        raise SettingError(field.name, text, f"it has {repeated[0]!r} twice", "Name each once.")
+    return literal
 
 
 _CONVERTERS: dict[type, Any] = {

@@ -21,6 +21,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from trainyard.boosters import BOOSTER_PARAMS
@@ -50,8 +51,8 @@ _REAL = {f"booster_params.{n}" for n, kind in BOOSTER_PARAMS.items() if kind.for
 }
 """Members of mappings that are real numbers, however a range's ends are written."""
 
-_MOST_STEPS = 2**53
-"""More than a real number can tell apart."""
+_MOST_STEPS = 2**40
+"""More than the sampler's real numbers tell apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +81,16 @@ class Dimension:
     def ends(self) -> tuple[Any, ...]:
         """The values that must be allowed for all between them to be."""
         return self.choices or (self.low, self.high)
+
+    @property
+    def size(self) -> float:
+        """How many values are tried at most; infinite for real numbers without a step."""
+        if self.choices:
+            return len(self.choices)
+        step = self.step or (1 if self.whole else None)
+        if step is None:
+            return math.inf if self.low < self.high else 1
+        return round((self.high - self.low) / step) + 1
 
     @property
     def labels(self) -> dict[str | int | float | bool | None, Any]:
@@ -217,6 +228,8 @@ def _dimension(field: Field, name: str, entry: Mapping[str, Any]) -> Dimension:
     if step is not None and (step <= 0 or log):
         problem = "log and step exclude each other" if log else "step is not above 0"
         raise _refused(name, entry, problem, "Leave step out, or give one above 0 without log.")
+    if not math.isfinite(float(high) - float(low)):
+        raise _refused(name, entry, "its range is wider than numbers are", "Narrow it.")
     if step is not None and not 1 <= (high - low) / step <= _MOST_STEPS:
         raise _refused(
             name,
@@ -231,6 +244,16 @@ def _dimension(field: Field, name: str, entry: Mapping[str, Any]) -> Dimension:
     whole = field.kind is int or (
         field.kind is dict and name not in _REAL and all(isinstance(n, int) for n in numbers)
     )
+    if whole and high - low > _MOST_STEPS:
+        raise _refused(
+            name,
+            entry,
+            "it has more whole numbers than can be told apart",
+            "Narrow it, or write its ends as 1.0, which makes them real.",
+        )
+    if step is not None:  # the last that steps from low reach
+        first, each = _exact(low), _exact(step)
+        high = float(first + (_exact(high) - first) // each * each)
     kind = int if whole else float
     return Dimension(
         name=name,
@@ -240,6 +263,11 @@ def _dimension(field: Field, name: str, entry: Mapping[str, Any]) -> Dimension:
         log=log,
         whole=whole,
     )
+
+
+def _exact(number: float) -> Decimal:
+    """A number as it is written: tenths are tenths."""
+    return Decimal(str(number))
 
 
 def _choice(name: str, entry: Mapping[str, Any]) -> Dimension:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -86,6 +87,23 @@ def test_what_a_plain_metric_compares_may_be_tried() -> None:
     assert len(tune(engine="xgboost", space=space, metric="validation_mae").dimensions) == 1
 
 
+@pytest.mark.parametrize(
+    ("entry", "high", "size"),
+    [
+        ({"low": 1, "high": 10, "step": 4}, 9, 3),
+        ({"low": 0.1, "high": 0.35, "step": 0.1}, 0.3, 3),
+        ({"low": 1, "high": 64, "log": True}, 64, 64),
+        ({"low": 0.5, "high": 2}, 2.0, math.inf),
+        ({"low": 0.5, "high": 0.5}, 0.5, 1),
+    ],
+)
+def test_a_range_ends_where_its_steps_do(entry: dict[str, Any], high: float, size: float) -> None:
+    [dimension] = tune(space={"network_params.a": entry}).dimensions
+    assert dimension.high == high
+    assert dimension.size == size
+    assert tune(space={"schedule": {"choices": ["step", "cosine"]}}).dimensions[0].size == 2
+
+
 def test_choices_may_be_mappings() -> None:
     choices = [{}, {"momentum": 0.5}]
     [dimension] = tune(space={"optimizer_params": {"choices": choices}}).dimensions
@@ -123,6 +141,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("xgboost", {"max_depth": {"low": 0, "high": 6}}, "limit to its depth"),
     ("xgboost", {"booster_params.gamma": {"low": 0, "high": 10**400}}, "no finite number"),
     ("xgboost", {"booster_params.max_bin": {"low": 2, "high": 2**63}}, "no finite number"),
+    ("horovod", {"network_params.a": {"low": -1.7e308, "high": 1.7e308}}, "wider than numbers"),
+    ("horovod", {"network_params.a": {"low": 1, "high": 2**41, "log": True}}, "told apart.*real"),
     (
         "horovod",
         {"learning_rate": {"low": 0.1, "high": 1, "step": 5e-324}},
@@ -159,6 +179,16 @@ def test_a_space_that_cannot_be_is_refused(
     ("settings", "name", "message"),
     [
         ({"metric": "validation_loss_at_5"}, "metric", "horovod does not measure"),
+        ({"space": '{"epochs": {}, "epochs": {"low": 1, "high": 2}}'}, "space", "'epochs' twice"),
+        ({"study": "studies/flights"}, "study", "relative path"),
+        ({"study": "file:studies"}, "study", "relative path"),
+        ({"study": "postgresql://host/studies"}, "study", "database.*TRAINYARD_STUDIES"),
+        ({"study": "postgresql://user:secret@host/studies"}, "study", r"\(hidden\)"),
+        (
+            {"engine": "xgboost", "metric": "validation_error_at_x"},
+            "metric",
+            "'x' is no number.*error_at_0.5",
+        ),
         (
             {"fixed": {"learning_rate": 0.1}, "space": {"learning_rate": {}}},
             "space",
@@ -211,3 +241,8 @@ def test_the_metric_is_measured_and_decides() -> None:
     assert spec.grows is False
     assert tune(engine="xgboost", metric="validation_auc").grows is True
     assert spec.chosen({})["metrics"] == ["error@0.7"]
+
+
+@pytest.mark.parametrize("study", ["/studies", "file:///studies", "s3://bucket/studies", ""])
+def test_a_study_lies_anywhere_that_all_drivers_see(study: str) -> None:
+    assert tune(study=study).study == (study or None)

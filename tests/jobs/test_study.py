@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.trial import FrozenTrial
 
 from trainyard import store
 from trainyard.claims import Claim
@@ -157,22 +158,44 @@ def test_all_failed_is_an_error_that_says_why(tmp_path: Path) -> None:
         with pytest.raises(JobError) as caught:
             best_of(study)
     assert "none of 3 trials is complete; 3 failed, 2 of them with: too large." in str(caught.value)
-    assert caught.value.fix == "Lower it."
+    assert caught.value.fix.startswith("Lower it.")
+
+
+SCHEDULES = ["constant", "cosine", "linear", "step"]
+
+
+def outcomes(spec: Tune, ends: Mapping[str, Outcome]) -> list[FrozenTrial]:
+    """The trials of a search for the best schedule, each of which ends so."""
+    with open_study(spec, LESS, "f") as study:
+        while (begun := study.begin()) is not None:
+            study.finish(begun.number, ends[begun.values["schedule"]])
+        return study.trials
 
 
 def test_what_was_tried_is_not_trained_again(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, space={"schedule": {"choices": ["constant", "cosine"]}}, trials=8)
-    with open_study(spec, LESS, "f") as study:
-        values = {}
-        while (begun := study.begin()) is not None:
-            values[begun.values["schedule"]] = 1.0 / (1 + begun.number)
-            study.finish(begun.number, Outcome(value=values[begun.values["schedule"]]))
-        trials = study.trials
-    assert len(trials) == 8
+    spec = spec_of(tmp_path, space={"schedule": {"choices": SCHEDULES}}, trials=20, sampler="random")
+    odd = Outcome(cause="the loss became inf.", fix="Lower it.", permanent=True)
+    ends = {name: Outcome(value=1.0 + at) for at, name in enumerate(SCHEDULES)} | {"step": odd}
+    trials = outcomes(spec, ends)
     trained = [trial for trial in trials if "same_as" not in trial.user_attrs]
-    assert len(trained) == len(values) == 2
+    assert sorted(trial.params["schedule"] for trial in trained) == SCHEDULES
+    assert len(trained) < len(trials) < 20, "when all have been tried, it ends"
     for trial in trials:
-        assert trial.value == values[trial.params["schedule"]]
+        assert trial.value == ends[trial.params["schedule"]].value
+        assert trial.user_attrs.get("cause") == ends[trial.params["schedule"]].cause
+    assert {"step"} < {t.params["schedule"] for t in trials if "same_as" in t.user_attrs}
+
+
+def test_what_was_lost_or_has_another_seed_is_trained_again(tmp_path: Path) -> None:
+    shared = {"space": {"schedule": {"choices": ["step"]}}, "trials": 3, "study": str(tmp_path)}
+    lost = {"step": Outcome(cause="its task was lost: exit 137")}
+    assert len(outcomes(spec_of(tmp_path / "1", **shared), lost)) == 3
+    done = {"step": Outcome(value=1.0)}
+    assert len(outcomes(spec_of(tmp_path / "2", **shared), done)) == 4
+    assert len(outcomes(spec_of(tmp_path / "3", **shared), done)) == 4
+    found = outcomes(spec_of(tmp_path / "4", seed=1, **shared), done)
+    assert len(found) == 5
+    assert not [trial for trial in found if "same_as" in trial.user_attrs]
 
 
 @pytest.mark.parametrize(
@@ -294,10 +317,15 @@ def test_a_study_lies_in_an_object_store(tmp_path: Path) -> None:
     assert [begun.number for begun in searched(spec_of(place, trials=3))] == [2]
 
 
-def test_a_damaged_study_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "study.db").write_bytes(b"no database " * 100)
-    with pytest.raises(JobError, match="is no study"), open_study(spec_of(tmp_path), LESS, "f"):
+@pytest.mark.parametrize("data", [b"no database " * 100, b""])
+def test_a_damaged_study_is_an_error(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "study.db").write_bytes(data)
+    with (
+        pytest.raises(JobError, match=r"study.db' is no study .*remove it to begin anew"),
+        open_study(spec_of(tmp_path), LESS, "f"),
+    ):
         pass
+    assert (tmp_path / "study.db").read_bytes() == data
 
 
 def test_a_study_with_damaged_rows_is_an_error(tmp_path: Path) -> None:
@@ -311,22 +339,23 @@ def test_a_study_with_damaged_rows_is_an_error(tmp_path: Path) -> None:
 
 
 def test_no_trial_begins_after_the_time_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dying: ExitStack
 ) -> None:
     now = 1000.0
     monkeypatch.setattr("trainyard.tuning.study.time.monotonic", lambda: now)
     spec = spec_of(tmp_path, time_budget=60)
-    with open_study(spec, LESS, "f") as study:
-        run(study, 2)
-        now = 1059.0
-        run(study, 1)
-    with open_study(spec, LESS, "f") as again:  # seconds of an earlier attempt count
-        begun = again.begin()
-        assert begun is not None
+    study = dying.enter_context(open_study(spec, LESS, "f"))
+    run(study, 2)
+    now = 1040.0
+    running = study.begin()
+    # Its driver is killed here: what ran comes to its end, and its seconds count.
+    with open_study(spec, LESS, "f") as again:
         now = 1062.0
-        again.finish(begun.number, Outcome(value=1.0))
+        assert again.begin() == running is not None
+        again.finish(running.number, Outcome(value=1.0))
         assert again.begin() is None
-        assert len(again.trials) == 4
+        assert again.over == "the time budget is over"
+        assert len(again.trials) == 3
 
 
 def test_a_claim_on_a_shared_study_ends_with_the_search(tmp_path: Path) -> None:

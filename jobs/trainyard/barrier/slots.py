@@ -41,9 +41,14 @@ def check_possible(context: SparkContext, ranks: int, setting: str) -> None:
             "ranks must start together, on executors that stay",
             "Set it to false, and spark.executor.instances or spark.cores.max to what ranks need.",
         )
+    check_most(context, ranks, setting)
+
+
+def check_most(context: SparkContext, tasks: int, setting: str) -> None:
+    """Raise `SettingError` where Spark can never run as many tasks at once, as far as it tells."""
     most = _most_slots(context)
-    if most is not None and most < ranks:
-        raise SettingError(*_too_few(context, ranks, most, "has", setting))
+    if most is not None and most < tasks:
+        raise SettingError(*_too_few(context, tasks, most, "has", setting))
 
 
 def _slots(context: SparkContext) -> int:

@@ -5,33 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trainyard.boosters import GROWING, METRICS
 from trainyard.contract import setting
-from trainyard.errors import SettingError, nearest
+from trainyard.errors import SettingError
 from trainyard.spaces import NOT_SEARCHED, Dimension, merged, space_of
+from trainyard.specs import tune_rules
 from trainyard.specs.common import RunDirectory
 from trainyard.specs.train_horovod import TrainHorovod
 from trainyard.specs.train_xgboost import TrainXGBoost
+from trainyard.specs.tune_rules import AUTO
 
 ENGINES: dict[str, type[TrainHorovod] | type[TrainXGBoost]] = {
     "horovod": TrainHorovod,
     "xgboost": TrainXGBoost,
 }
 """The training jobs whose settings are searched, by the name of their engine."""
-
-AUTO = "auto"
-
-_NETWORK_METRICS = {
-    f"{split}{name}": name == "accuracy"
-    for split in ("validation_", "")
-    for name in ("loss", "accuracy", "rmse")
-}
-_TREE_METRICS = {
-    f"{split}{name}": name in GROWING
-    for split in ("validation_", "")
-    for names in METRICS.values()
-    for name in names
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +41,8 @@ class Tune(RunDirectory):
     space: dict[str, object] = setting(
         {},
         help='What is searched, as JSON: {"learning_rate": {"low": 0.001, "high": 0.1, "log": true}'
-        ', "optimizer": {"choices": ["SGD", "Adam"]}}; {} takes the ranges of the engine itself.',
+        ', "schedule": {"choices": ["constant", "cosine"]}} names settings of the training; {} '
+        "takes the ranges of the engine itself.",
         section="Search",
     )
     fixed: dict[str, object] = setting(
@@ -75,12 +63,17 @@ class Tune(RunDirectory):
         section="Search",
     )
     trials: int = setting(
-        20, minimum=1, maximum=10_000, help="Trials of this run.", section="Budget"
+        20,
+        minimum=1,
+        maximum=10_000,
+        help="Trials of this run at most; fewer where the space holds no more, or by time_budget.",
+        section="Budget",
     )
     time_budget: int | None = setting(
         None,
         minimum=1,
-        help="Seconds after which no trial begins; those that run come to their end.",
+        help="Seconds of work, of all attempts of this run, after which no trial begins; those that "
+        "run, or ran when an attempt was killed, come to their end.",
         section="Budget",
     )
     parallel: int | None = setting(
@@ -135,7 +128,8 @@ class Tune(RunDirectory):
     )
     study: str | None = setting(
         None,
-        help="Directory of a study that several runs go on with; this run's own without it.",
+        help="Directory, an absolute path or a URI, of a study that several runs go on with; this "
+        "run's own without it.",
         section="Study",
     )
     experiment: str = setting(
@@ -180,10 +174,11 @@ class Tune(RunDirectory):
                     "fixed",
                     self.fixed,
                     f"{name!r} is not for a trial to say",
-                    "Leave it out: each trial has one rank and a directory of its own, and the "
-                    "seed of the search.",
+                    "Leave it out: how and where a trial runs is the search's: one rank, a directory "
+                    "of its own, the seed of the search.",
                 )
-        self._check_metric()
+        tune_rules.check_study(self)
+        tune_rules.check_metric(self)
         try:
             training = contract.from_mapping(self._fixed())
         except SettingError as error:
@@ -203,61 +198,13 @@ class Tune(RunDirectory):
             )
         if not self.dimensions:
             raise SettingError("space", self.space, "it is empty", "Name what is to be searched.")
-        self._check_comparable()
+        tune_rules.check_comparable(self)
 
     @property
     def grows(self) -> bool | None:
         """Whether more of the metric is better; None where the dataset decides on the metric."""
-        known = _NETWORK_METRICS if self.engine == "horovod" else _TREE_METRICS
         name = self.metric.partition("_at_")[0] if self.engine == "xgboost" else self.metric
-        return known.get(name)
-
-    def _check_metric(self) -> None:
-        if self.metric == AUTO:
-            if self.direction != AUTO:
-                raise SettingError(
-                    "direction",
-                    self.direction,
-                    "the metric is auto, which has its own direction",
-                    "Leave it at auto, or name the metric.",
-                )
-            return
-        if self.grows is None:
-            known = _NETWORK_METRICS if self.engine == "horovod" else _TREE_METRICS
-            raise SettingError(
-                "metric",
-                self.metric,
-                f"a training with {self.engine} does not measure it",
-                nearest(self.metric, known),
-            )
-        better = "maximize" if self.grows else "minimize"
-        if self.direction not in (AUTO, better):
-            raise SettingError(
-                "direction",
-                self.direction,
-                f"of {self.metric} {'more' if self.grows else 'less'} is better",
-                f"Use {better}, or auto.",
-            )
-
-    def _check_comparable(self) -> None:
-        """Raise `SettingError` where trials would differ in what their metric means."""
-        measure, fix = {"class_weights"}, "Leave it out, or try booster_params.scale_pos_weight."
-        if self.engine == "xgboost" and self.metric == AUTO:
-            measure |= {"objective", "booster_params.tweedie_variance_power"}
-            fix = "Leave it out, or name a metric that all of them have."
-        elif self.engine == "horovod":
-            plain = self.metric.removeprefix("validation_") in ("accuracy", "rmse")
-            measure = set() if plain else {"class_weights", "loss"}
-            fix = "Leave it out, or compare by validation_accuracy or validation_rmse."
-        for dimension in self.dimensions:
-            if dimension.name in measure:
-                raise SettingError(
-                    "space",
-                    self.space,
-                    f"{dimension.name} changes what the metric {self.metric!r} measures, so that "
-                    "its trials cannot be compared",
-                    fix,
-                )
+        return tune_rules.growing(self.engine).get(name)
 
     def _shared(self) -> dict[str, Any]:
         """The settings that all trials share, with what the metric needs to be measured."""

@@ -10,7 +10,7 @@ from trainyard.dataset import Dataset
 from trainyard.errors import SettingError
 from trainyard.rundir import AfterStep
 from trainyard.specs import TrainHorovod, TrainXGBoost, Tune
-from trainyard.specs.tune import AUTO
+from trainyard.specs.tune_rules import AUTO
 
 Training = TrainHorovod | TrainXGBoost
 

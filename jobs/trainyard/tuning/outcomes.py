@@ -13,6 +13,7 @@ class Outcome:
         value: the metric of the epoch or round that is kept, of a complete trial.
         cause: why it failed, of a failed one; both are None of one that was given up early.
         fix: what to do about it.
+        permanent: whether the same values would fail again, by the training's own error.
         seconds: how long it took.
         worker: host and process that ran it.
     """
@@ -20,6 +21,7 @@ class Outcome:
     value: float | None = None
     cause: str | None = None
     fix: str = ""
+    permanent: bool = False
     seconds: float = 0.0
     worker: str = ""
 

@@ -25,6 +25,10 @@ _SHOWN = {
 }
 
 
+_MOST_LABELS = 14
+"""Choices up to which each has its name beside the axis."""
+
+
 def importances(study: optuna.Study) -> dict[str, float]:
     """How much of the difference between good and bad trials each setting makes, adding up to 1.
 
@@ -51,12 +55,13 @@ def history(trials: Sequence[FrozenTrial], goal: Goal, title: str) -> bytes:
     from matplotlib.ticker import MaxNLocator
 
     figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+    low, high = _shown_range([t.value for t in trials if t.value is not None], goal)
     for state, (label, marker, colour) in _SHOWN.items():
         shown = [(t.number, t.value) for t in trials if t.state == state and t.value is not None]
         if shown:
             axes.scatter(
                 [number for number, _ in shown],
-                [value for _, value in shown],
+                np.clip([value for _, value in shown], low, high),
                 marker=marker,
                 color=colour,
                 s=28,
@@ -67,11 +72,12 @@ def history(trials: Sequence[FrozenTrial], goal: Goal, title: str) -> bytes:
     if complete:
         gather = np.maximum if goal.grows else np.minimum
         best = gather.accumulate(np.array([t.value for t in complete], float))
+        drawn = np.clip(best, low, high)
         numbers = [t.number for t in complete]
         last = max(t.number for t in trials)
         axes.step(
             [*numbers, last],
-            [*best, best[-1]],
+            [*drawn, drawn[-1]],
             where="post",
             color="tab:green",
             label=f"best so far ({best[-1]:.4g})",
@@ -80,8 +86,13 @@ def history(trials: Sequence[FrozenTrial], goal: Goal, title: str) -> bytes:
     for place, number in enumerate(failed):
         name = "_" if place else f"failed ({len(failed)})"  # a name in the legend, once
         axes.axvline(number, color="tab:red", linestyle=":", linewidth=1, label=name)
-    if _is_wide([t.value for t in trials if t.value is not None]):
-        axes.set_yscale("log")
+    out = [t.number for t in trials if t.value is not None and not low <= t.value <= high]
+    if out:
+        edge = low if goal.grows else high
+        name = f"worse than {edge:.4g} ({len(out)})"
+        axes.scatter(
+            out, [edge] * len(out), s=110, facecolors="none", edgecolors="black", label=name
+        )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     better = "more" if goal.grows else "less"
     axes.set(title=title, xlabel="trial", ylabel=f"{goal.metric} ({better} is better)")
@@ -110,13 +121,9 @@ def parallel_coordinates(
     ranks = np.empty(len(trials))
     ranks[worst_first] = np.linspace(0, 1, len(trials)) if len(trials) > 1 else 1
     columns = [_places([t.params[d.name] for t in trials], d) for d in space]
-    judged = Dimension(
-        name=goal.metric,
-        low=float(results.min()),
-        high=float(results.max()),
-        log=_is_wide(results.tolist()),
-    )
-    heights = np.column_stack([*columns, _places(results.tolist(), judged)])
+    low, high = _shown_range(results.tolist(), goal)
+    judged = Dimension(name=goal.metric, low=low, high=high)
+    heights = np.column_stack([*columns, _places(np.clip(results, low, high), judged)])
     names = [*(d.name for d in space), goal.metric]
     figure, axes = plt.subplots(figsize=(1.6 + 1.7 * len(names), 4.6), layout="constrained")
     colours = plt.get_cmap("viridis_r")
@@ -128,8 +135,10 @@ def parallel_coordinates(
             alpha=0.5 + 0.45 * ranks[trial],
             linewidth=0.8 + 1.4 * ranks[trial],
         )
-    for place, dimension in enumerate([*space, judged]):
+    for place, dimension in enumerate(space):
         _ticks(axes, place, dimension)
+    cut = (float(results.min()) < low, high < float(results.max()))
+    _ticks(axes, len(space), judged, cut)
     for place in range(len(names)):
         axes.axvline(place, color="black", linewidth=0.8)
     labels = [name.replace(".", ".\n") for name in names]
@@ -152,7 +161,8 @@ def importance_bars(found: Mapping[str, float], title: str) -> bytes:
     bars = axes.barh(names, [found[name] for name in names], color="tab:blue")
     axes.bar_label(bars, fmt="{:.2f}", padding=3, fontsize=8)
     axes.set_axisbelow(True)
-    axes.set(title=title, xlabel="share of what tells good trials from bad", xlim=(0, 1.08))
+    figure.suptitle(title, fontsize="medium")  # over the names too, where it has the room
+    axes.set(xlabel="share of what tells good trials from bad", xlim=(0, 1.08))
     axes.grid(axis="x", alpha=0.3)
     return png(figure)
 
@@ -172,16 +182,32 @@ def _places(values: Sequence[Any], dimension: Dimension) -> npt.NDArray[np.float
     return placed
 
 
-def _ticks(axes: Axes, place: int, dimension: Dimension) -> None:
-    """What the ends and the middle of an axis stand for, or each of its choices."""
+def _ticks(
+    axes: Axes, place: int, dimension: Dimension, cut: tuple[bool, bool] = (False, False)
+) -> None:
+    """What the ends and the middle of an axis stand for, or its choices.
+
+    Args:
+        axes: where the axis is drawn.
+        place: of the axis, from the left.
+        dimension: of it.
+        cut: whether its lower and its upper end stand for what lies beyond them too.
+    """
     if dimension.choices:
         labels = list(dimension.labels)
-        texts = [text if len(text) < 23 else f"{text[:21]}..." for text in map(str, labels)]
-        marks = [(_height(at, labels), text) for at, text in enumerate(texts)]
+        # What tells long ones apart is most often at their end, as of networks in one module.
+        texts = [text if len(text) < 23 else f"...{text[-20:]}" for text in map(str, labels)]
+        every = -(-len(labels) // _MOST_LABELS)
+        marks = [(_height(at, labels), text) for at, text in enumerate(texts) if at % every == 0]
     else:
         low, high = dimension.low, dimension.high
         middle = (low * high) ** 0.5 if dimension.log else (low + high) / 2
-        marks = [(0, f"{low:.4g}"), (0.5, f"{middle:.3g}"), (1, f"{high:.4g}")]
+        below, above = "\u2264 " * cut[0], "\u2265 " * cut[1]
+        marks = [
+            (0, f"{below}{low:.4g}"),
+            (0.5, f"{middle:.3g}"),
+            (1, f"{above}{high:.4g}"),
+        ]
     for height, text in marks:
         axes.text(
             place + 0.05,
@@ -198,6 +224,17 @@ def _height(at: int, labels: Sequence[Any]) -> float:
     return at / (len(labels) - 1) if len(labels) > 1 else 0.5
 
 
-def _is_wide(values: Sequence[float]) -> bool:
-    """Whether one bad trial would press all others into a line on a linear scale."""
-    return bool(values) and min(values) > 0 and max(values) > 20 * float(np.median(values))
+def _shown_range(values: Sequence[float], goal: Goal) -> tuple[float, float]:
+    """The least and the greatest value of an axis on which one bad trial presses no others flat.
+
+    It reaches from the best value to five times as far as the median, or to the worst.
+    """
+    if not values:
+        return 0.0, 1.0
+    best, worst = float(max(values)), float(min(values))
+    if not goal.grows:
+        best, worst = worst, best
+    reach = 5 * abs(best - float(np.median(values)))
+    if 0 < reach < abs(best - worst):
+        worst = best - reach if goal.grows else best + reach
+    return min(best, worst), max(best, worst)

@@ -98,7 +98,7 @@ def _storage(directory: str) -> Iterator[tuple[optuna.storages.RDBStorage, Calla
     with tempfile.TemporaryDirectory(prefix="trainyard-study-") as own:
         path = Path(own) / STUDY
         if store.exists(kept):
-            path.write_bytes(store.read_bytes(kept))
+            path.write_bytes(_whole(kept))
         with _readable(kept, (*_DATABASE_ERRORS, RuntimeError)):
             storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
         # What lasts is the copy, and not this file.
@@ -118,6 +118,14 @@ def _storage(directory: str) -> Iterator[tuple[optuna.storages.RDBStorage, Calla
                 yield storage, save
         finally:
             storage.engine.dispose()
+
+
+def _whole(kept: str) -> bytes:
+    """A study's file. SQLite would take an empty one as new, but each was written with its tables."""
+    data = store.read_bytes(kept)
+    if not data:
+        raise _unreadable(kept, "it is empty")
+    return data
 
 
 def _database(url: str) -> optuna.storages.RDBStorage:
@@ -157,10 +165,14 @@ def _readable(kept: str, kinds: tuple[type[Exception], ...] = _DATABASE_ERRORS) 
     try:
         yield
     except kinds as error:
-        raise JobError(
-            f"{kept!r} is no study that can be worked on: {_line(error)}.",
-            "Restore it, or use another directory.",
-        ) from error
+        raise _unreadable(kept, _line(error)) from error
+
+
+def _unreadable(kept: str, problem: str) -> JobError:
+    return JobError(
+        f"{kept!r} is no study that can be worked on: {problem}.",
+        "Restore it, remove it to begin anew, or use another directory.",
+    )
 
 
 def _without_waiting(connection: Any, _: Any) -> None:

@@ -7,6 +7,8 @@ parameters; one that ended is never run again.
 
 from __future__ import annotations
 
+import json
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +31,8 @@ from trainyard.specs import Tune
 from trainyard.tuning.outcomes import Outcome
 
 _RUN = "trainyard.run_dir"
+_SEED = "trainyard.seed"
+_PERMANENT = "trainyard.permanent"
 _ATTEMPTS = "trainyard.attempts"
 _MOST_ATTEMPTS = 3
 """Drivers that may die in a trial before it counts as failed."""
@@ -98,6 +102,23 @@ class Study:
         return best(complete, key=lambda t: float(t.value or 0.0), default=None)
 
     @property
+    def over(self) -> str:
+        """Why no further trial begins; empty while one may."""
+        with self._lock:
+            budget = self._spec.time_budget
+            if len(self.own) >= self._spec.trials:
+                return f"its {self._spec.trials} trials have begun"
+            if budget is not None and self._seconds() >= budget:
+                return "the time budget is over"
+            settled = self._settled()
+            most = math.prod(dimension.size for dimension in self._space.values())
+            if len(settled) >= most:
+                tried = {json.dumps(trial.params, sort_keys=True) for trial in settled}
+                if len(tried) >= most:
+                    return f"all that the space holds has been tried: {len(tried)} in number"
+            return ""
+
+    @property
     def inner(self) -> optuna.Study:
         """Optuna's own study, for its importances."""
         return self._study
@@ -114,12 +135,12 @@ class Study:
         with self._lock:
             if self._left:
                 return self._started(self._left.pop(0))
-            while not self._is_over():
-                known = self._known()
-                self._study.sampler = self._sampler(len(known))
+            while not self.over:
+                self._study.sampler = self._sampler(len(self._known()))
                 trial = self._study.ask(self._distributions)
                 trial.set_user_attr(_RUN, self._spec.run_dir)
-                same = [t for t in known if t.state.is_finished() and t.params == trial.params]
+                trial.set_user_attr(_SEED, self._spec.seed)
+                same = [t for t in self._settled() if t.params == trial.params]
                 if not same:
                     return self._started(trial)
                 self._repeat(trial, same[0])
@@ -146,10 +167,10 @@ class Study:
             if outcome.cause is not None:
                 trial.set_user_attr("cause", outcome.cause[:_LONGEST_CAUSE])
                 trial.set_user_attr("fix", outcome.fix)
+                trial.set_user_attr(_PERMANENT, outcome.permanent)
                 state = TrialState.FAIL
             ended = self._study.tell(trial, outcome.value, state)
-            self._study.set_user_attr(self._clock, self._seconds())
-            self._save()
+            self._keep()
             return ended
 
     @property
@@ -160,24 +181,22 @@ class Study:
         """Seconds of this run's drivers so far."""
         return self._before + time.monotonic() - self._began
 
-    def _is_over(self) -> bool:
-        budget = self._spec.time_budget
-        return len(self.own) >= self._spec.trials or (
-            budget is not None and self._seconds() >= budget
-        )
+    def _keep(self) -> None:
+        self._study.set_user_attr(self._clock, self._seconds())
+        self._save()
 
     def _started(self, trial: optuna.Trial) -> Begun:
         attempts = trial.user_attrs.get(_ATTEMPTS, 0) + 1
         trial.set_user_attr(_ATTEMPTS, attempts)
         self._running[trial.number] = trial
-        self._save()
+        self._keep()
         return Begun(number=trial.number, values=self.values(self._known()[trial.number]))
 
     def _repeat(self, trial: optuna.Trial, same: FrozenTrial) -> None:
-        """End a trial as the one did that tried the same: it would again, by the same seed."""
+        """End a trial as the settled one did that tried the same."""
         for step, value in same.intermediate_values.items():
             trial.report(value, step)
-        for name in ("cause", "fix"):
+        for name in ("cause", "fix", _PERMANENT):
             if name in same.user_attrs:
                 trial.set_user_attr(name, same.user_attrs[name])
         trial.set_user_attr("same_as", same.number)
@@ -188,6 +207,16 @@ class Study:
     def _known(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
 
+    def _settled(self) -> list[FrozenTrial]:
+        """The trials that would end the same again, by the same seed: a lost task would not."""
+        return [
+            trial
+            for trial in self._known()
+            if trial.state.is_finished()
+            and trial.user_attrs.get(_SEED) == self._spec.seed
+            and (trial.state != TrialState.FAIL or trial.user_attrs.get(_PERMANENT))
+        ]
+
     def _left_over(self) -> list[optuna.Trial]:
         """The trials that a dead driver left running; those that cannot be gone on with end."""
         found = []
@@ -197,6 +226,7 @@ class Study:
             if whole and attempts < _MOST_ATTEMPTS:
                 found.append(optuna.Trial(self._study, trial._trial_id))
                 found[-1].set_user_attr(_RUN, self._spec.run_dir)
+                found[-1].set_user_attr(_SEED, self._spec.seed)
                 continue
             cause = (
                 f"its driver died {attempts} times while it ran"

@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 from trainyard.barrier.calls import Line, answering
 from trainyard.barrier.failures import first_line
 from trainyard.barrier.launch import driver_host
-from trainyard.barrier.slots import all_slots
+from trainyard.barrier.slots import all_slots, check_most
 from trainyard.dataset import Dataset
 from trainyard.errors import SettingError, TransientError
 from trainyard.job import Run
@@ -69,8 +69,11 @@ class Sweep:
         """Run trials until the budget is used up.
 
         Raises:
+            SettingError: Spark can never run as many side by side.
             TransientError: Spark ended, or the study's database does not answer.
         """
+        if self._spec.parallel:
+            check_most(self._context, self._spec.parallel, "parallel")
         parallel = self._spec.parallel or all_slots(self._context)
         self._run.events.note(f"{parallel} trials side by side")
         host = driver_host(self._context)
@@ -79,6 +82,7 @@ class Sweep:
                 slots = [pool.submit(self._work, line) for _ in range(parallel)]
             for slot in slots:
                 slot.result()
+        self._run.events.note(f"no further trial begins: {self._study.over}")
         self._progress()
 
     def _answer(self, number: int, told: Any) -> dict[str, bool]:
@@ -104,7 +108,7 @@ class Sweep:
         try:
             training = self._spec.trial(directory, begun.values)
         except SettingError as error:
-            return Outcome(cause=error.cause, fix=error.fix)
+            return Outcome(cause=error.cause, fix=error.fix, permanent=True)
         trial = Trial(
             number=begun.number,
             training=training,

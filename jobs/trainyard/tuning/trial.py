@@ -51,17 +51,18 @@ class Trial:
         began, worker = time.monotonic(), f"{socket.gethostname()} process {os.getpid()}"
         # One thread a trial: a second one on busy cores costs more than it brings.
         os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE")
-        value, cause, fix = None, None, ""
+        value, cause, fix, permanent = None, None, "", False
         try:
             dataset = local_copy(self.dataset, ("train", "validation"), _local_directory())
             figures = train(self.training, dataset, claim=self.claim, after=self._tell)
             value = figures[self.metric]
             if value is None or not math.isfinite(value):
                 cause, fix = f"{self.metric} is {value}.", "Look at the dataset's labels."
+                permanent = True
         except PrunedError:
             pass
         except JobError as error:
-            cause, fix = error.cause, error.fix
+            cause, fix, permanent = error.cause, error.fix, error.permanent
         except Exception as error:
             print(traceback.format_exc(), file=sys.stderr, flush=True)  # into the executor's log
             cause = f"{type(error).__name__}: {error}"
@@ -72,15 +73,17 @@ class Trial:
             value=None if cause else value,
             cause=cause,
             fix=fix,
+            permanent=permanent,
             seconds=time.monotonic() - began,
             worker=worker,
         )
 
     def _tell(self, step: int, figures: Mapping[str, float | None]) -> None:
-        if step % self.every and step != steps_of(self.training):
+        last = step == steps_of(self.training)
+        if step % self.every and not last:
             return
         told = {"step": step, "value": finite(figures[self.metric])}
-        if self.line.call("trial", self.number, told)["prune"]:
+        if self.line.call("trial", self.number, told)["prune"] and not last:
             raise PrunedError
 
 
