@@ -56,6 +56,7 @@ SPECIAL = {
     "metrics": st.sampled_from([(), ("logloss", "error@0.7")]),
     "class_weights": st.sampled_from(["none", "balanced", "1,2.5"]),
     "model_name": st.sampled_from(["digits", "flight-delays.v2_a"]),
+    "study": st.sampled_from([None, "/studies/ü b", "s3://bucket/studies"]),
     "allowed_hosts": st.sampled_from([(), ("images.example.com", "h:8080")]),
 }
 

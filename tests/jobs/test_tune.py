@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from boosted import real_dataset
@@ -20,15 +20,19 @@ from trainyard.local_copy import local_copy
 from trainyard.pieces import PieceReader, pieces
 from trainyard.specs import Tune
 from trainyard.specs.tune import ENGINES
-from trainyard.tracking import PARENT_TAG
+from trainyard.tracking import PARENT_TAG, RUN_DIR_TAG
 from trainyard.tuning.engines import Goal, train
 from trainyard.tuning.outcomes import Outcome, PrunedError
 from trainyard.tuning.record import TRIAL
+from trainyard.tuning.studies import open_study
 from trainyard.tuning.study import Study
 from trainyard.tuning.sweep import Sweep
+from trainyard.tuning.trial import Trial
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from trainyard.barrier.calls import Line
 
 NETWORK = {
     "network": "torch.nn:Linear",
@@ -185,6 +189,73 @@ def test_trials_run_side_by_side_and_read_the_dataset_once(
     assert bests == sorted(bests)
     last = [event for event in told if event["kind"] == "progress"][-1]
     assert (last["done"], last["total"], last["unit"]) == (6, 6, "trial")
+
+
+def test_more_side_by_side_than_spark_has_slots_is_refused(
+    tmp_path: Path, numbers: Dataset, spark: SparkSession
+) -> None:
+    spec = spec_of(tmp_path, numbers, fixed=NETWORK, parallel=99)
+    goal = tune.check(spec, numbers)
+    with (
+        open_study(spec, goal, numbers.fingerprint) as study,
+        pytest.raises(SettingError, match="'parallel' is 99: Spark .* has . slots"),
+    ):
+        Sweep(spark.sparkContext, spec, numbers, goal, run_in(tmp_path), study).run()
+
+
+def test_a_search_of_which_nothing_came_says_why_of_each(
+    tmp_path: Path, numbers: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def search(spec: Tune, dataset: Dataset, goal: Goal, run: Any, study: Study) -> None:
+        for cause in ("too large.", "lost.", "too large."):
+            begun = study.begin()
+            assert begun is not None
+            study.finish(begun.number, Outcome(cause=cause, fix="Lower it."))
+
+    monkeypatch.setattr(tune, "search", search)
+    spec = spec_of(tmp_path, numbers, fixed=NETWORK, trials=3)
+    with pytest.raises(JobError, match=r"none of 3 .*2 of them with: too large. fix: .*trials.json"):
+        tune.work(spec, run_in(tmp_path))
+    written = store.read_json(str(tmp_path / "report" / tune.TRIALS_FILE))
+    assert [trial["cause"] for trial in written["trials"]] == ["too large.", "lost.", "too large."]
+    assert "history.png" in store.list_names(str(tmp_path / "report"))
+    client = registry.client()
+    [experiment] = client.search_experiments(filter_string="name = 'trainyard'")
+    runs = client.search_runs(
+        [experiment.experiment_id], f"tags.`{RUN_DIR_TAG}` LIKE '{tmp_path}%'"
+    )
+    assert {run.info.status for run in runs} == {"FAILED"}
+    assert len(runs) == 4
+
+
+class Judge:
+    """A driver that gives each trial up; remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def call(self, kind: str, number: int, told: Mapping[str, Any]) -> dict[str, bool]:
+        self.told.append(told["step"])
+        return {"prune": True}
+
+
+def test_a_trial_is_not_given_up_after_its_last_step(tmp_path: Path, numbers: Dataset) -> None:
+    training = spec_of(tmp_path, numbers, fixed=NETWORK).trial(str(tmp_path), {})
+    judge = Judge()
+    trial = Trial(
+        number=0,
+        training=training,
+        dataset=numbers,
+        metric="validation_loss",
+        every=3,
+        claim=1,
+        line=cast("Line", judge),
+    )
+    for step in (1, 2, 4):
+        trial.tell(step, {"validation_loss": 0.5})
+    with pytest.raises(PrunedError):
+        trial.tell(3, {"validation_loss": 0.5})
+    assert judge.told == [4, 3]
 
 
 def test_a_space_that_does_not_suit_the_dataset_is_refused(

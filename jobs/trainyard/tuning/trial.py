@@ -54,7 +54,7 @@ class Trial:
         value, cause, fix, permanent = None, None, "", False
         try:
             dataset = local_copy(self.dataset, ("train", "validation"), _local_directory())
-            figures = train(self.training, dataset, claim=self.claim, after=self._tell)
+            figures = train(self.training, dataset, claim=self.claim, after=self.tell)
             value = figures[self.metric]
             if value is None or not math.isfinite(value):
                 cause, fix = f"{self.metric} is {value}.", "Look at the dataset's labels."
@@ -78,7 +78,12 @@ class Trial:
             worker=worker,
         )
 
-    def _tell(self, step: int, figures: Mapping[str, float | None]) -> None:
+    def tell(self, step: int, figures: Mapping[str, float | None]) -> None:
+        """Tell the driver, every so often, how the trial does; its last step is given up no more.
+
+        Raises:
+            PrunedError: the driver gives it up.
+        """
         last = step == steps_of(self.training)
         if step % self.every and not last:
             return
