@@ -25,6 +25,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from trainyard import store
+from trainyard.barrier.failures import first_line
 from trainyard.claims import Claim
 from trainyard.errors import PASSWORD, JobError, TransientError, shown
 from trainyard.layout import STUDY, join
@@ -191,9 +192,9 @@ def _answering() -> Iterator[None]:
         ) from error
 
 
-def _line(error: BaseException) -> str:
-    cause = error.__cause__ or error
-    return PASSWORD.sub("(hidden)", str(cause).strip().splitlines()[0])
+def _line(error: Exception) -> str:
+    cause = error.__cause__
+    return PASSWORD.sub("(hidden)", first_line(cause if isinstance(cause, Exception) else error))
 
 
 def _pruner(spec: Tune) -> BasePruner:
