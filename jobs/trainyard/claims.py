@@ -189,8 +189,8 @@ def _claimed(run_dir: str, claim: ClaimRecord) -> TransientError:
         f" (submission {claim.submission})" if claim.submission else ""
     )
     return TransientError(
-        f"the run directory {run_dir!r} is claimed by a live driver: {where}.",
-        "Wait until it ends, kill it, or use another run directory.",
+        f"the directory {run_dir!r} is claimed by a live driver: {where}.",
+        "Wait until it ends, kill it, or use another directory.",
     )
 
 

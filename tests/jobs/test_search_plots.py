@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
@@ -64,8 +65,8 @@ def test_one_bad_trial_does_not_flatten_the_others(
     trials = trials_of(values)
     plots.history(trials, goal, "history")
     [history] = drawn[0].axes
-    heights = history.collections[0].get_offsets()[:, 1]  # type: ignore[index]
-    assert (min(heights), max(heights)) == pytest.approx(shown)
+    heights = np.asarray(history.collections[0].get_offsets())[:, 1]
+    assert (heights.min(), heights.max()) == pytest.approx(shown)
     labels = [text.get_text() for text in history.get_legend().get_texts()]  # type: ignore[union-attr]
     known = [value for value in values if value is not None]
     worst = min(known) if grows else max(known)

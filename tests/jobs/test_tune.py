@@ -198,7 +198,7 @@ def test_more_side_by_side_than_spark_has_slots_is_refused(
     goal = tune.check(spec, numbers)
     with (
         open_study(spec, goal, numbers.fingerprint) as study,
-        pytest.raises(SettingError, match="'parallel' is 99: Spark .* has . slots"),
+        pytest.raises(SettingError, match=r"'parallel' is 99: Spark .* has . slots"),
     ):
         Sweep(spark.sparkContext, spec, numbers, goal, run_in(tmp_path), study).run()
 
@@ -214,7 +214,7 @@ def test_a_search_of_which_nothing_came_says_why_of_each(
 
     monkeypatch.setattr(tune, "search", search)
     spec = spec_of(tmp_path, numbers, fixed=NETWORK, trials=3)
-    with pytest.raises(JobError, match=r"none of 3 .*2 of them with: too large. fix: .*trials.json"):
+    with pytest.raises(JobError, match=r"none of 3 .*2 of them with: too large.*trials.json"):
         tune.work(spec, run_in(tmp_path))
     written = store.read_json(str(tmp_path / "report" / tune.TRIALS_FILE))
     assert [trial["cause"] for trial in written["trials"]] == ["too large.", "lost.", "too large."]

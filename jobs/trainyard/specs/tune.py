@@ -72,8 +72,8 @@ class Tune(RunDirectory):
     time_budget: int | None = setting(
         None,
         minimum=1,
-        help="Seconds of work, of all attempts of this run, after which no trial begins; those that "
-        "run, or ran when an attempt was killed, come to their end.",
+        help="Seconds of work, of all attempts of this run, after which no trial begins; those "
+        "that run, or ran when an attempt was killed, come to their end.",
         section="Budget",
     )
     parallel: int | None = setting(
@@ -174,8 +174,8 @@ class Tune(RunDirectory):
                     "fixed",
                     self.fixed,
                     f"{name!r} is not for a trial to say",
-                    "Leave it out: how and where a trial runs is the search's: one rank, a directory "
-                    "of its own, the seed of the search.",
+                    "Leave it out: how and where a trial runs is the search's: one rank, a "
+                    "directory of its own, the seed of the search.",
                 )
         tune_rules.check_study(self)
         tune_rules.check_metric(self)

@@ -122,7 +122,7 @@ def _storage(directory: str) -> Iterator[tuple[optuna.storages.RDBStorage, Calla
 
 
 def _whole(kept: str) -> bytes:
-    """A study's file. SQLite would take an empty one as new, but each was written with its tables."""
+    """A study's file: SQLite takes an empty one as new, but none was written without tables."""
     data = store.read_bytes(kept)
     if not data:
         raise _unreadable(kept, "it is empty")
