@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
-from pyspark.sql.types import BooleanType, DataType, IntegralType, NumericType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    NumericType,
+)
 
 from trainyard.access import Access
 from trainyard.columns import column, is_array, numbers_of
@@ -81,11 +88,13 @@ def stage(
         JobError: a column is missing or of another type; rows cannot be trained on, with how many
             of them by column and reason; or a split has no rows.
     """
-    taken = [_column(frame, one).alias(one.name) for one in columns]
+    taken = [_column(frame, one) for one in columns]
     flag = _flag(frame, taken, validation, seed)
     content = F.xxhash64(*taken, flag)
     merging = {one.name for one in columns if _merges(type_of(frame, one.source), one.kind)}
-    rows = frame.select(*taken, flag.alias(FLAG), content.alias(CONTENT)).coalesce(parts)
+    # Numbered: mapInArrow looks its columns up by name, and takes a dot in one for a field's.
+    numbered = [one.alias(f"c{number}") for number, one in enumerate(taken)]
+    rows = frame.select(*numbered, flag.alias(FLAG), content.alias(CONTENT)).coalesce(parts)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if access is not None:
@@ -106,7 +115,12 @@ def _column(frame: DataFrame, taken: Taken) -> Column:
     is_narrow = is_list and taken.kind.value_type == pa.float32()
     number: Literal["double", "float"] = "float" if is_narrow else "double"
     if is_list and is_array(kind):
-        return numbers_of(taken.source, kind, number)
+        numbers = numbers_of(taken.source, kind, number)
+        if not _merges(kind, taken.kind):
+            return numbers
+        given = column(taken.source)
+        exact = _exact(F.array_min(given)) & _exact(F.array_max(given))
+        return F.when(F.coalesce(exact, F.lit(True)), numbers)
     if not isinstance(kind, NumericType | BooleanType):
         raise JobError(
             f"column {taken.source!r} has the type {kind.simpleString()}.",
@@ -115,13 +129,18 @@ def _column(frame: DataFrame, taken: Taken) -> Column:
         )
     value = column(taken.source).cast("int" if isinstance(kind, BooleanType) else kind)
     if _merges(kind, taken.kind):
-        value = F.when(F.abs(value.cast("bigint")) <= FLOATS, value)
+        value = F.when(_exact(value), value)
     return F.array(value.cast(number)) if is_list else value.cast("double")
 
 
 def _merges(kind: DataType, wanted: pa.DataType) -> bool:
     inner = wanted.value_type if pa.types.is_list(wanted) else wanted
-    return isinstance(kind, IntegralType) and inner == pa.float32()
+    given = kind.elementType if isinstance(kind, ArrayType) else kind
+    return isinstance(given, IntegerType | LongType) and inner == pa.float32()
+
+
+def _exact(number: Column) -> Column:
+    return number.between(-FLOATS, FLOATS)
 
 
 def type_of(frame: DataFrame, name: str) -> DataType:
