@@ -33,7 +33,8 @@ GONE = {
 """What is not here by its name, and what does its work."""
 
 MODULES = {
-    "petastorm": "leave it out: ranks read Parquet themselves, from the DataFrame that fit is given",
+    "petastorm": "leave it out: ranks read Parquet themselves, from the DataFrame that fit is "
+    "given",
     "horovod.spark.keras": GONE["KerasEstimator"],
     "horovod.spark.lightning": f"from {HERE} import TorchEstimator: give it the module, its "
     "optimizer and its loss",

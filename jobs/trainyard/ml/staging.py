@@ -79,7 +79,7 @@ def stage(
         directory: where to write, known to no other call.
         access: how it is opened, where its URI does not say all.
         validation: share of the rows that validate, chosen by a hash of what they hold; or the
-            column that says so, in which a null is a training row's.
+            column that says so, in which a null or a NaN is a training row's.
         seed: of that hash.
         parts: files of each split, at most.
         row_group_rows: rows of a row group.
@@ -121,12 +121,8 @@ def _column(frame: DataFrame, taken: Taken) -> Column:
         given = column(taken.source)
         exact = _exact(F.array_min(given)) & _exact(F.array_max(given))
         return F.when(F.coalesce(exact, F.lit(True)), numbers)
-    if not isinstance(kind, NumericType | BooleanType):
-        raise JobError(
-            f"column {taken.source!r} has the type {kind.simpleString()}.",
-            "Use numbers or booleans"
-            + (", or arrays or vectors of them." if is_list else ": one for each row."),
-        )
+    rest = ", or arrays or vectors of them." if is_list else ": one for each row."
+    check_number(taken.source, kind, f"Use numbers or booleans{rest}")
     value = column(taken.source).cast("int" if isinstance(kind, BooleanType) else kind)
     if _merges(kind, taken.kind):
         value = F.when(_exact(value), value)
@@ -137,6 +133,12 @@ def _merges(kind: DataType, wanted: pa.DataType) -> bool:
     inner = wanted.value_type if pa.types.is_list(wanted) else wanted
     given = kind.elementType if isinstance(kind, ArrayType) else kind
     return isinstance(given, IntegerType | LongType) and inner == pa.float32()
+
+
+def check_number(name: str, kind: DataType, fix: str) -> None:
+    """Raise `JobError` for a column that is neither of numbers nor of booleans."""
+    if not isinstance(kind, NumericType | BooleanType):
+        raise JobError(f"column {name!r} has the type {kind.simpleString()}.", fix)
 
 
 def _exact(number: Column) -> Column:
@@ -162,13 +164,12 @@ def _flag(
         return F.lit(False)
     if isinstance(validation, str):
         kind = type_of(frame, validation)
-        if not isinstance(kind, NumericType | BooleanType):
-            raise JobError(
-                f"validation column {validation!r} has the type {kind.simpleString()}.",
-                "Use booleans, or 1 for rows that validate and 0 for others.",
-            )
+        fix = "Use booleans, or 1 for rows that validate and 0 for others."
+        check_number(validation, kind, fix)
         says = column(validation)
-        return F.coalesce(says if isinstance(kind, BooleanType) else says > 0, F.lit(False))
+        if not isinstance(kind, BooleanType):
+            says = (says > 0) & ~F.isnan(says.cast("double"))  # which Spark holds for the largest
+        return F.coalesce(says, F.lit(False))
     share = F.pmod(F.xxhash64(*taken, F.lit(seed)), F.lit(2**32)) / F.lit(2.0**32)
     return share < F.lit(validation)
 
