@@ -13,6 +13,7 @@ import argparse
 import ast
 import json
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,42 +21,8 @@ from pathlib import Path
 from trainyard.errors import JobError, nearest
 from trainyard.horovod.estimator.params import ESTIMATOR
 from trainyard.ml.parameter import Setting
+from trainyard.replaced import BACKEND, GONE, HERE, MODULES, MOVED, OLD, STORE
 from trainyard.sparkdl.xgboost.params import CLASSES, COLUMNS, OLD_NAMES, TRAINING
-
-HERE = "trainyard.horovod"
-XGBOOST = "trainyard.sparkdl.xgboost"
-
-MOVED = {
-    "horovod.spark.torch": {"TorchEstimator": HERE, "TorchModel": HERE},
-    "horovod.spark.torch.estimator": {"TorchEstimator": HERE, "TorchModel": HERE},
-    "horovod.spark.common.backend": {"SparkBackend": HERE},
-    "horovod.spark.common.store": {"Store": HERE},
-    "azure.synapse.ml.horovodutils": {"AdlsStore": HERE},
-    "sparkdl.xgboost": {
-        "XgboostClassifier": XGBOOST,
-        "XgboostClassifierModel": XGBOOST,
-        "XgboostRegressor": XGBOOST,
-        "XgboostRegressorModel": XGBOOST,
-    },
-}
-"""What each module has that is here, and where."""
-
-GONE = {
-    "LocalStore": f"from {HERE} import Store; Store.create(path)",
-    "FilesystemStore": f"from {HERE} import Store; Store.create(path)",
-    "HDFSStore": f"from {HERE} import Store; Store.create('hdfs://...')",
-    "DBFSLocalStore": f"from {HERE} import Store; Store.create('/dbfs/...')",
-    "HorovodRunner": f"from {HERE} import SparkBackend; SparkBackend(num_proc=n).run(main)",
-    "KerasEstimator": "write the model in PyTorch, for TorchEstimator",
-    "LightningEstimator": "give its torch.nn.Module to TorchEstimator",
-    "TorchEstimatorParamsReadable": "leave it out; TorchEstimator.load reads",
-    "Backend": f"from {HERE} import SparkBackend",
-}
-"""What is not here by its name, and what does its work."""
-
-_OLD = ("horovod.spark", "sparkdl", "azure.synapse.ml.horovodutils", "petastorm")
-_BACKEND = {"use_mpi": "leave it out", "extra_mpi_args": "leave it out"}
-_STORE = {"checkpoint_filename": "leave it out", "linked_service": "give account_name and a key"}
 
 _XGBOOST = {setting.name: setting for setting in (*COLUMNS, *CLASSES, *TRAINING)}
 PARAMETERS: dict[str, dict[str, Setting]] = {
@@ -96,7 +63,7 @@ def main() -> int:
     for finding in found:
         print(f"{path}:{finding.line}: {finding.what} -> {finding.change}")
     if not found:
-        print(f"{path}: it uses none of these libraries: {', '.join(_OLD)}")
+        print(f"{path}: it uses none of these libraries: {', '.join(OLD)}")
     return 0
 
 
@@ -119,8 +86,8 @@ def findings(source: str | bytes, path: str = "FILE") -> list[Finding]:
     """
     tree = _parsed(source, path)
     names = dict(_names(tree))
-    visitor = [*_imports(tree), *_calls(tree, names), *_setters(tree, names)]
-    return sorted(set(visitor))
+    names.update(dict(_aliases(tree, names)))
+    return sorted({*_imports(tree), *_calls(tree, names), *_setters(tree, names)})
 
 
 def _parsed(source: str | bytes, path: str) -> ast.Module:
@@ -130,7 +97,9 @@ def _parsed(source: str | bytes, path: str) -> ast.Module:
             "Save it as a program first: jupyter nbconvert --to script FILE.",
         )
     try:
-        return ast.parse(source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes and the like, which are no concern here
+            return ast.parse(source)
     except SyntaxError as error:
         cause = f"{path}:{error.lineno or 1} is no Python 3: {error.msg}."
     except (ValueError, RecursionError, MemoryError) as error:
@@ -155,7 +124,9 @@ def _names(tree: ast.AST) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for one in node.names:
-                yield one.asname or one.name, f"{node.module}.{one.name}"
+                every = (*MOVED[node.module], *GONE) if node.module in MOVED else ()
+                for name in every if one.name == "*" else (one.name,):
+                    yield one.asname or name, f"{node.module}.{name}"
         elif isinstance(node, ast.Import):
             for one in node.names:
                 yield (
@@ -164,8 +135,17 @@ def _names(tree: ast.AST) -> Iterator[tuple[str, str]]:
                 )
 
 
+def _aliases(tree: ast.AST, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The names that the program gives such things itself, as in `Estimator = TorchEstimator`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and (whole := _kind(node.value, names)):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, whole
+
+
 def _is_old(module: str) -> bool:
-    return any(module == old or module.startswith(f"{old}.") for old in _OLD)
+    return any(module == old or module.startswith(f"{old}.") for old in OLD)
 
 
 def _imports(tree: ast.AST) -> Iterator[Finding]:
@@ -174,22 +154,24 @@ def _imports(tree: ast.AST) -> Iterator[Finding]:
             for one in node.names:
                 what = f"from {node.module} import {one.name}"
                 renamed = f" as {one.asname}" if one.asname else ""
-                yield Finding(node.lineno, what, _moved(node.module, one.name, renamed))
+                yield Finding(one.lineno, what, _moved(node.module, one.name, renamed))
         elif isinstance(node, ast.Import):
             for one in node.names:
                 if _is_old(one.name):
                     what = f"import {one.name}"
                     change = _what_of(one.name) if one.name in MOVED else _unknown(one.name)
-                    yield Finding(node.lineno, what, change)
+                    yield Finding(one.lineno, what, change)
 
 
 def _moved(module: str, name: str, renamed: str) -> str:
+    if name == "*" and module in MOVED:
+        return _what_of(module)
     places = MOVED.get(module, {})
     if name in places:
         return f"from {places[name]} import {name}{renamed}"
     if f"{module}.{name}" in MOVED:
         return _what_of(f"{module}.{name}")
-    return GONE.get(name) or _unknown(module)
+    return GONE.get(name) or _unknown(f"{module}.{name}")
 
 
 def _what_of(module: str) -> str:
@@ -200,11 +182,8 @@ def _what_of(module: str) -> str:
 
 
 def _unknown(module: str) -> str:
-    if module.startswith("petastorm"):
-        return "leave it out: ranks read Parquet themselves, from the DataFrame that fit is given"
-    if module.startswith("horovod.spark"):
-        return f"there is no such thing here; {HERE} has SparkBackend(num_proc).run(fn) for run"
-    return "there is no such thing here"
+    known = (change for old, change in MODULES.items() if f"{module}.".startswith(f"{old}."))
+    return next(known, "there is no such thing here")
 
 
 def _kind(function: ast.expr, names: Mapping[str, str]) -> str:
@@ -238,12 +217,12 @@ def _keyword(kind: str, keyword: ast.keyword) -> str:
     """What to do about an argument; nothing where it stays."""
     name, known = str(keyword.arg), PARAMETERS.get(kind)
     if kind == "SparkBackend":
-        return _BACKEND.get(name, "")
+        return BACKEND.get(name, "")
     if kind == "create":
         if name == "storage_options" and isinstance(keyword.value, ast.Dict):
             keys = [key.value for key in keyword.value.keys if isinstance(key, ast.Constant)]
-            return "; ".join(f"{key}: {_STORE[str(key)]}" for key in keys if key in _STORE)
-        return _STORE.get(name, "")
+            return "; ".join(f"{key}: {STORE[str(key)]}" for key in keys if key in STORE)
+        return STORE.get(name, "")
     if known is None:
         return ""
     if name in known:

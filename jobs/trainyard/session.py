@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -68,12 +69,18 @@ _SHIPPED: dict[str, tempfile.TemporaryDirectory[str]] = {}
 """Where the package lies that an application's executors get: as long as the application lives."""
 
 
+_SHIPPING = threading.Lock()
+"""Held while the package is added: a second thread's tasks must not start without it."""
+
+
 def ship(context: SparkContext) -> str:
     """Let an application's executors have this package; return the application's id."""
     application = str(context.applicationId)
-    if application not in _SHIPPED:
-        _SHIPPED[application] = tempfile.TemporaryDirectory(prefix="trainyard-")
-        context.addPyFile(str(_package(Path(_SHIPPED[application].name))))
+    with _SHIPPING:
+        if application not in _SHIPPED:
+            directory = tempfile.TemporaryDirectory(prefix="trainyard-")
+            context.addPyFile(str(_package(Path(directory.name))))
+            _SHIPPED[application] = directory
     return application
 
 

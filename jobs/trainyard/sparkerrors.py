@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,6 +24,8 @@ _VALUE = re.compile(
     r"SCALAR_SUBQUERY_TOO_MANY_ROWS|INVALID_ARRAY_INDEX)[.\w]*\] (?P<told>[^\n]*)"
 )
 """What ANSI SQL raises for a value that it cannot compute."""
+
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '(?P<module>[^'\n]+)'")
 
 _DAMAGED = re.compile(r"\[FAILED_READ_FILE[.\w]*\] [^\n]*? file (?P<file>[^\n]+?)\.(?: |\n|$)")
 
@@ -73,5 +76,11 @@ def known_error(text: str) -> JobError | None:
             f"Spark cannot read the file {found['file']}: it is damaged, or of another format than"
             " its name or setting 'format' says.",
             "Write the file again, or take it out of the source.",
+        )
+    if found := _MISSING.search(text):
+        return JobError(
+            f"the executors' Python has no module {found['module']!r}.",
+            "Before the program starts, set PYSPARK_PYTHON to a Python with the driver's packages;"
+            f" on the driver's machine that is {sys.executable}.",
         )
     return None

@@ -31,11 +31,12 @@ def made_net() -> nn.Module:
 
 def estimator_of(store: Store | None, **changed: Any) -> TorchEstimator:
     net = changed.pop("model", None) or made_net()
+    optimizer = changed.pop("optimizer", None)
     given = {
         "backend": None if "num_proc" in changed else SparkBackend(num_proc=2, stdout=None),
         "store": store,
         "model": net,
-        "optimizer": torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5),
+        "optimizer": optimizer or torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5),
         "loss": lambda output, label: nn.functional.nll_loss(output, label.long()),
         "metrics": [[lambda output, label: (output.argmax(1) == label.long()).float().mean()]],
         "feature_cols": ["pixels"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from torch import nn
 from trainyard import store as objects
 from trainyard.errors import JobError, SettingError
 from trainyard.horovod import SparkBackend, Store
+from trainyard.horovod.estimator.backend import _with_variables
 from trainyard.horovod.estimator.fit import Fit
 from trainyard.ml.objects import PickleWarning
 from trainyard.ml.part import Taken
@@ -89,6 +91,28 @@ def test_rows_whose_validation_flag_is_null_are_trained_on(
     staged = stage(digits, taken, directory=str(tmp_path), access=None, validation="held", parts=2)
     assert (staged.rows("train"), staged.rows("validation")) == (480, 120)
     assert [len(staged.files[split]) for split in ("train", "validation")] == [2, 2]
+    # Nulls that came by pandas are NaN, in a column whose name may hold dots.
+    named = digits.selectExpr("digit `a.b`", "id a", "if(held, 1, double('NaN')) `to.hold`")
+    taken = [Taken(source="a.b", name="a.b", kind=pa.float32())]
+    place = str(tmp_path / "named")
+    staged = stage(named, taken, directory=place, access=None, validation="to.hold", parts=2)
+    assert (staged.rows("train"), staged.rows("validation")) == (480, 120)
+
+
+def test_variables_of_ranks_do_not_stay_in_their_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(fails: bool) -> list[str | None]:
+        if fails:
+            raise RuntimeError
+        return [os.environ.get(name) for name in ("KNOWN", "NEW")]
+
+    monkeypatch.setenv("KNOWN", "before")
+    monkeypatch.delenv("NEW", raising=False)
+    given = {"KNOWN": "a", "NEW": SECRET}
+    assert _with_variables(given, lambda: ask(False)) == ["a", SECRET]
+    assert ask(False) == ["before", None]
+    with pytest.raises(RuntimeError):
+        _with_variables(given, lambda: ask(True))
+    assert ask(False) == ["before", None]
 
 
 def test_ranks_and_sql_functions_share_their_processes(spark: SparkSession) -> None:
@@ -114,24 +138,37 @@ class TestRuns:
     ) -> None:
         store = Store.create(str(tmp_path))
         shared: dict[str, Any] = {"validation": 0.2, "label_cols": ["digit"], "model": made_net()}
-        half = estimator_of(store, run_id="one", epochs=1, **shared).fit(digits)
+        name = "one: a run"  # as no directory is called
+        half = estimator_of(store, run_id=name, epochs=1, **shared).fit(digits)
         other = estimator_of(store, run_id="two", epochs=2, **shared).fit(digits)
-        whole = estimator_of(store, run_id="one", epochs=2, **shared).fit(digits)
+        whole = estimator_of(store, run_id=name, epochs=2, **shared).fit(digits)
         assert len(half.getHistory()) == 1
         assert whole.getHistory() == other.getHistory()
         assert same(whole.getModel(), other.getModel())
         assert whole.getHistory()[0] == half.getHistory()[0]
-        assert [len(store.get_checkpoints(name)) for name in ("one", "two")] == [2, 2]
-        again = estimator_of(store, run_id="one", epochs=2, **shared).fit(digits)
-        assert same(again.getModel(), whole.getModel()), "there is nothing left to train"
+        assert [len(store.get_checkpoints(run)) for run in (name, "two")] == [2, 2]
+        # There is nothing left to train, so that no slots are needed.
+        again = estimator_of(store, run_id=name, epochs=2, num_proc=9, **shared).fit(digits)
+        assert same(again.getModel(), whole.getModel())
 
         for changed, frame in (
             ({}, digits.limit(500)),
             ({"batch_size": 8}, digits),
             ({"optimizer": torch.optim.SGD(shared["model"].parameters(), lr=0.2)}, digits),
         ):
-            with pytest.raises(SettingError, match=r"'run_id' is 'one'.*was made with other"):
-                estimator_of(store, run_id="one", epochs=3, **{**shared, **changed}).fit(frame)
+            with pytest.raises(SettingError, match=r"'run_id' is 'one: .*was made with other"):
+                estimator_of(store, run_id=name, epochs=3, **{**shared, **changed}).fit(frame)
+
+    def test_all_that_an_optimizer_was_made_with_tells_runs_apart(self, tmp_path: Path) -> None:
+        net = made_net()
+
+        def made_by(**settings: Any) -> Any:
+            optimizer = torch.optim.Adam(net.parameters(), **settings)
+            estimator = estimator_of(Store.create(tmp_path), model=net, optimizer=optimizer)
+            return Fit(estimator)._made_by("rows")["optimizer"]
+
+        assert made_by() == made_by(betas=(0.9, 0.999))
+        assert made_by() != made_by(betas=(0.8, 0.999))
 
     def test_runs_without_a_name_have_different_ones(self, tmp_path: Path) -> None:
         store = Store.create(str(tmp_path))

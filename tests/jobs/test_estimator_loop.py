@@ -181,7 +181,10 @@ def run_here(work: Work) -> dict[str, Any]:
     return state
 
 
-def test_a_users_own_step_changes_the_weights_as_the_usual_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", ["usual", "forgets last", "steps by the batches before"])
+def test_a_users_own_step_changes_the_weights_as_the_usual_one(tmp_path: Path, order: str) -> None:
+    steps_first = order == "steps by the batches before"  # as Horovod's own function does
+
     def step(
         model: Any,
         optimizer: Any,
@@ -190,12 +193,20 @@ def test_a_users_own_step_changes_the_weights_as_the_usual_one(tmp_path: Path) -
         inputs: Any,
         labels: Any,
         sample_weights: Any,
+        passes: int,
+        number: int,
     ) -> Any:
-        optimizer.zero_grad()
+        if steps_first and number:
+            optimizer.step()
+        if order != "forgets last":
+            optimizer.zero_grad()
         outputs, labels = transform_outputs(model(*inputs), labels)
         loss = loss_fn(outputs, labels, sample_weights)
         loss.backward()
-        optimizer.step()
+        if not steps_first:
+            optimizer.step()
+        if order == "forgets last":
+            optimizer.zero_grad()
         return outputs, loss
 
     own = run(work_of(tmp_path / "own", minibatch=step))
@@ -310,7 +321,8 @@ def test_a_loss_that_is_not_finite_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"input_shapes": [[-1, 2], [-1, 1]]}, "model fails"),
+        ({"input_shapes": [[-1, 2], [-1, 1]]}, "input_shapes fails"),
+        ({"input_shapes": [[-1, 1], [-1, 1]]}, "input_shapes fails"),
         ({"losses": [lambda output: output]}, "loss fails"),
         ({"metrics": [[lambda output, label: output]]}, "metrics fails"),
         ({"transform": lambda row: {"x": row["x"]}}, "transformation_fn fails"),

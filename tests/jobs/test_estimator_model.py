@@ -14,16 +14,17 @@ from estimators import made_net, same
 from torch import nn
 
 from trainyard.errors import JobError, SettingError
-from trainyard.horovod import TorchModel
-from trainyard.ml.objects import PickleWarning
+from trainyard.horovod import TorchEstimator, TorchModel
+from trainyard.horovod.estimator.checks import together
+from trainyard.ml.objects import LOADING, PickleWarning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 class TestSaved:
-    def test_a_class_of_the_driver_needs_a_choice_and_loading_says_so(
-        self, spark: SparkSession, tmp_path: Path
+    def test_a_class_of_the_driver_needs_a_choice_to_save_and_one_to_load(
+        self, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
     ) -> None:
         model = TorchModel(
             model=made_net(), feature_columns=["x"], label_columns=["y"], input_shapes=[[-1, 64]]
@@ -34,6 +35,12 @@ class TestSaved:
         with pytest.raises(SettingError, match="can be saved only as a pickle"):
             TorchModel(model=layer, label_columns=["y"]).save(str(tmp_path / "m"))
         model.setAllowPickle(True).write().overwrite().save(str(tmp_path / "m"))
+        with pytest.raises(
+            JobError, match=r"holds a pickle.*spark\.trainyard\.allowPickle to true"
+        ):
+            TorchModel.load(str(tmp_path / "m"))
+        spark.conf.set(LOADING, "true")
+        request.addfinalizer(lambda: spark.conf.unset(LOADING))
         with pytest.warns(PickleWarning, match="chosen by allow_pickle"):
             loaded = TorchModel.load(str(tmp_path / "m"))
         assert same(loaded.getModel(), model.getModel())
@@ -42,6 +49,36 @@ class TestSaved:
         file.write_bytes(file.read_bytes()[:-1] + b"x")
         with pytest.raises(JobError, match="was changed"):
             TorchModel.load(str(tmp_path / "m"))
+
+    def test_an_optimizer_keeps_its_parameters(self, spark: SparkSession, tmp_path: Path) -> None:
+        net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+        body, head = net[0], net[1]
+
+        def loaded(groups: Any) -> list[list[tuple[int, ...]]]:
+            """Shapes of the parameters of each group, after it was saved and loaded twice."""
+            estimator = TorchEstimator(model=net, optimizer=torch.optim.SGD(groups, lr=0.1))
+            for name in ("once", "twice"):
+                estimator.write().overwrite().save(str(tmp_path / name))
+                estimator = TorchEstimator.load(str(tmp_path / name))
+            optimizer = estimator.getOptimizer()
+            assert isinstance(optimizer, torch.optim.SGD)
+            assert optimizer.param_groups[0]["lr"] == 0.1
+            trained = together(estimator.getModel(), optimizer)[1]
+            shapes, as_trained = (
+                [[tuple(p.shape) for p in group["params"]] for group in one.param_groups]
+                for one in (optimizer, trained)
+            )
+            assert shapes == as_trained
+            return shapes
+
+        assert loaded(head.parameters()) == [[(1, 3), (1,)]]
+        two = [{"params": head.parameters()}, {"params": body.parameters(), "lr": 0.01}]
+        assert loaded(two) == [[(1, 3), (1,)], [(3, 2), (3,)]]
+        stranger = torch.optim.SGD(nn.Linear(9, 9).parameters(), lr=0.1)
+        with pytest.raises(SettingError, match="of other parameters than the model"):
+            TorchEstimator(model=net, optimizer=stranger).save(str(tmp_path / "none"))
+        with pytest.raises(JobError, match=r"TorchEstimator, and no .*\.TorchModel"):
+            TorchModel.load(str(tmp_path / "twice"))
 
     def test_a_file_that_names_another_class_runs_nothing(
         self, spark: SparkSession, tmp_path: Path
@@ -67,6 +104,13 @@ class TestSaved:
         with pytest.raises(JobError, match="no layer of PyTorch"):
             TorchModel.load(str(tmp_path / "m"))
         assert not (tmp_path / "ran").exists()
+
+
+class Mean(nn.Module):
+    """Gives one number for all rows."""
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows.mean()
 
 
 class TestTransform:
@@ -95,10 +139,19 @@ class TestTransform:
             model.transform(spark.createDataFrame([([1.0],)], "x array<double>")).collect()
         with pytest.raises(JobError, match="no column 'x'"):
             model.transform(frame.withColumnRenamed("x", "z"))
-        with pytest.raises(SettingError, match="has one of this name"):
+        with pytest.raises(SettingError, match="there is one of this name already"):
             model.transform(frame.selectExpr("x", "1 y__output"))
         with pytest.raises(JobError, match="fails for rows of zeros"):
             self.model(nn.Linear(3, 1)).transform(frame)
+        with pytest.raises(JobError, match=r"gives \[1\] numbers for 2 rows"):
+            self.model(Mean()).transform(frame)
+        with pytest.raises(SettingError, match="nothing to predict with"):
+            TorchModel(feature_columns=["x"], input_shapes=[[-1, 2]]).transform(frame)
+        with pytest.raises(JobError, match="'x' has the type string"):
+            model.transform(frame.selectExpr("'1.5' x"))
+        with pytest.raises(SettingError, match="there is one of this name already"):
+            model.setOutputCols(["X"]).transform(frame)
+        assert model.setOutputCols([""]).transform(frame).columns == ["x"], "as Spark ML does"
 
 
 def test_a_process_that_scores_imports_no_spark_ml() -> None:

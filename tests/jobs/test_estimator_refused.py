@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +15,21 @@ from torch import nn
 from trainyard import store as objects
 from trainyard.errors import JobError, SettingError
 from trainyard.horovod import SparkBackend, Store, TorchEstimator, TorchModel
+from trainyard.sparkerrors import known_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LINE = nn.Linear(64, 10)
+LINE, HALF = nn.Linear(64, 10), nn.Linear(32, 10)
+ANY = torch.optim.SGD(HALF.parameters(), lr=0.1)
+
+
+class Locked(nn.Linear):
+    """A model that cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+        self.lock = threading.Lock()
 
 
 class TestRefused:
@@ -82,6 +94,15 @@ class TestRefused:
             ({"optimizer": torch.optim.SGD(LINE.parameters(), lr=1)}, "other parameters than"),
             ({"loss_weights": [1.0, 2.0]}, "there are 1 label_cols"),
             ({"num_proc": 2, "backend": SparkBackend(2)}, "Give one of both"),
+            ({"num_proc": 3}, "'num_proc' is 3: .* has 2 slots"),
+            ({"store": "/a/path"}, "it is no trainyard.horovod.Store"),
+            ({"model": nn.Linear, "optimizer": ANY}, "it is no torch.nn.Module"),
+            ({"optimizer": torch.optim.SGD}, "it is no torch.optim.Optimizer"),
+            ({"model": Locked()}, "it cannot be copied.*such as a lock"),
+            ({"model": nn.Linear(64, 10).requires_grad_(False)}, "no parameter of it is trained"),
+            ({"model": nn.LazyLinear(10)}, "whose shape is not known yet"),
+            ({"train_minibatch_fn": "step"}, "it is no function"),
+            ({"model": HALF, "input_shapes": [[-1, 32]]}, "input_shapes fails for the first rows"),
             ({"loss": lambda output, label: output.missing}, "loss fails for the first rows"),
         ],
     )
@@ -117,14 +138,34 @@ class TestRefused:
         for said in ("'pixels' is null: 3", "'pixels' is not a number (NaN): 3", "above 2^24"):
             assert said in caught.value.cause
         assert objects.list_names(f"{tmp_path}/intermediate") == []
+        whole = spark.createDataFrame([([2**24, -3],), ([1, -(2**40)],)], "pixels array<long>")
+        with pytest.raises(JobError, match=r"'pixels' is null or above 2\^24, .*: 1\."):
+            estimator.fit(whole.selectExpr("pixels", "1 digit"))
         ragged = spark.createDataFrame([([1.0], 1), ([1.0, 2.0], 1)], frame.schema)
         with pytest.raises(JobError, match="'pixels' have different lengths: 1, 2"):
             estimator.fit(ragged)
         with pytest.raises(JobError, match="0 rows"):
             estimator.fit(frame.limit(0))
 
+    def test_ranks_without_slots_are_refused_before_rows_are_written(
+        self, digits: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delattr("trainyard.horovod.estimator.fit.staged")
+        with pytest.raises(SettingError, match=r"'num_proc' is 3: .* has 2 slots"):
+            estimator_of(Store.create(str(tmp_path)), num_proc=3).fit(digits)
+
+    def test_executors_without_the_packages_are_told_apart(self) -> None:
+        text = "An exception was thrown\nModuleNotFoundError: No module named 'pyarrow'\n"
+        known = known_error(text)
+        assert known is not None
+        assert "has no module 'pyarrow'" in known.cause
+        assert sys.executable in known.fix
+
     def test_arguments_of_the_old_backend(self) -> None:
         with pytest.raises(SettingError, match="no MPI"):
             SparkBackend(2, use_mpi=True)
         with pytest.raises(SettingError, match="Did you mean 'num_proc'"):
             SparkBackend(num_procs=2)
+        for number in ("2", 2.0, 0, True):
+            with pytest.raises(SettingError, match="it is no whole number of ranks"):
+                SparkBackend(number)  # type: ignore[arg-type]

@@ -34,6 +34,7 @@ class TestStore:
         ours.write_text(f"{tmp_path}/a/b.txt", "text")
         assert ours.read(f"{tmp_path}/a/b.txt") == b"text"
         assert ours.exists(f"{tmp_path}/a")
+        assert Store.create(tmp_path).prefix_path == ours.prefix_path
 
     @pytest.mark.parametrize("uri", ["s3://bucket/x", "gs://bucket/x", "abfs://c@a/x"])
     def test_a_filesystem_that_is_not_installed(self, uri: str) -> None:
@@ -58,9 +59,18 @@ class TestStore:
             TorchEstimator(storage_options={"sas": SECRET})
         assert SECRET not in str(misplaced.value)
         fsspec.register_implementation("broken", Broken, clobber=True)
-        with pytest.raises(JobError, match=r"wrong key .hidden.") as opened:
-            Store.create("broken://host/x", storage_options={"key": SECRET})
-        assert SECRET not in "".join(traceback.format_exception(opened.value))
+        for key in (SECRET, {"inner": [SECRET]}):
+            with pytest.raises(JobError, match=r"wrong key .*.hidden.") as opened:
+                Store.create("broken://host/x", storage_options={"key": key})
+            assert SECRET not in "".join(traceback.format_exception(opened.value))
+        with pytest.raises(SettingError, match="it is of the type str") as text:
+            Store.create(str(tmp_path), storage_options=SECRET)
+        assert SECRET not in str(text.value)
+        for name in ("prefix_path", "runs_path"):
+            given = {"prefix_path": str(tmp_path), name: f"sftp://me:{SECRET}@host/x"}
+            with pytest.raises(SettingError, match="its URI holds a password") as uri:
+                Store.create(**given)
+            assert SECRET not in str(uri.value)
 
     def test_synapses_store(self) -> None:
         with pytest.raises(SettingError, match="no URI of Azure"):

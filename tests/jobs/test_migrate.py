@@ -82,6 +82,45 @@ def test_a_program_that_uses_nothing_of_them_needs_nothing() -> None:
     )
 
 
+def test_names_that_come_and_go_by_other_ways() -> None:
+    lines = told(
+        "from horovod.spark.torch import *\n"
+        "from horovod.spark.common.store import *\n"
+        "from sparkdl.xgboost import (\n"
+        "    XgboostClassifier,\n"
+        ")\n"
+        "from horovod.spark.lightning import TorchEstimator as Lightning\n"
+        "import horovod.spark.keras\n"
+        "def made():\n"
+        "    from horovod.spark import torch as spark_torch\n"
+        "    return spark_torch.TorchEstimator(data_module=int)\n"
+        "TorchEstimator(reader_pool_type='process')\n"
+        "LocalStore('/x')\n"
+        "Classifier = XgboostClassifier\n"
+        "Classifier(gpu_id=0)\n"
+    )
+    wanted = {
+        1: "from trainyard.horovod import TorchEstimator, TorchModel",
+        2: "from trainyard.horovod import Store",
+        4: "from trainyard.sparkdl.xgboost import XgboostClassifier",
+        6: "from trainyard.horovod import TorchEstimator: give it the module",
+        7: "write the model in PyTorch",
+        9: "from trainyard.horovod import TorchEstimator, TorchModel",
+        10: "petastorm is not used",
+        11: "each rank reads its own row groups itself",
+        12: "Store.create(path)",
+        14: "Set use_gpu=True.",
+    }
+    assert set(lines) == set(wanted), "no other line needs a change"
+    for line, change in wanted.items():
+        assert any(change in one for one in lines[line]), lines[line]
+
+
+def test_a_programs_own_warnings_are_not_told(recwarn: pytest.WarningsRecorder) -> None:
+    assert findings('import re, petastorm\nre.compile("\\d")\n')
+    assert not recwarn.list
+
+
 def test_a_notebook_is_told_apart() -> None:
     with pytest.raises(JobError, match="without lines that begin with %") as caught:
         findings("import torch\n%pip install x\n", "notebook.py")

@@ -6,13 +6,41 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyspark
 
+from trainyard import session
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
+
+
+def test_no_thread_goes_on_before_the_package_is_there() -> None:
+    """Spark ML's cross validation fits in threads; each ships the package to the same session."""
+    added: list[str] = []
+    begun = threading.Event()
+
+    def add(path: str) -> None:
+        begun.set()
+        time.sleep(0.2)
+        added.append(path)
+
+    context: Any = SimpleNamespace(applicationId="app-test-threads", addPyFile=add)
+    first = threading.Thread(target=session.ship, args=(context,))
+    first.start()
+    try:
+        assert begun.wait(20)
+        session.ship(context)
+        assert len(added) == 1
+    finally:
+        first.join()
+        session._SHIPPED.pop(context.applicationId).cleanup()
 
 
 def wheel(folder: Path, name: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,9 @@ from trainyard.sparkdl.xgboost import (
     XgboostClassifierModel,
     XgboostRegressor,
     XgboostRegressorModel,
+    scorer,
 )
-from trainyard.sparkdl.xgboost.params import OLD_NAMES
+from trainyard.sparkdl.xgboost.params import OLD_NAMES, engine_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -187,6 +189,32 @@ def test_pipeline_cross_validation_save_and_load(
     assert (again.getOrDefault("n_estimators"), again.getMissing()) == (2, -1.0)
 
 
+def test_values_of_numpy_and_tuples_are_taken(spark: SparkSession) -> None:
+    given = XgboostClassifier(
+        max_depth=np.int64(2),
+        max_leaves=np.int64(4),
+        subsample=np.float32(0.5),
+        monotone_constraints=(1, -1),
+        eval_metric=np.array(["auc", "logloss"]),
+    )
+    settings = engine_settings(given.value)
+    assert json.loads(json.dumps(settings)) == {
+        **settings,
+        "max_depth": 2,
+        "metrics": ["auc", "logloss"],
+        "booster_params": {"max_leaves": 4, "subsample": 0.5, "monotone_constraints": [1, -1]},
+    }
+    assert given.getEvalMetric() == ["auc", "logloss"]
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_missing_may_be_none(missing: float | None) -> None:
+    booster = natively(values()[1], rounds=1)
+    rows = np.full((2, 4), np.nan, np.float32)
+    [found] = scorer.regressor(missing)(booster, [rows])
+    assert np.allclose(found, booster.predict(xgb.DMatrix(rows)))
+
+
 def test_every_keyword_of_xgboosts_is_known(spark: SparkSession) -> None:
     for theirs in (xgb.XGBClassifier, xgb.XGBRegressor):
         names = set(inspect.signature(theirs.__init__).parameters) - {"self"}
@@ -216,6 +244,8 @@ def test_an_old_name_says_what_to_use(spark: SparkSession, name: str) -> None:
         ({"baseMarginCol": "features"}, "a row has 4 margins"),
         ({"use_external_storage": True}, "one quantised copy"),
         ({"eval_metric": "aucc"}, "XGBoost has no metric 'aucc'"),
+        ({"eval_metric": lambda labels, scores: 0.0}, "names of XGBoost's metrics"),
+        ({"callbacks": [3]}, "'callbacks' is 3: it is no xgboost.callback.TrainingCallback"),
         ({"num_workers": 0}, "must be 1 or more"),
     ],
 )
@@ -264,7 +294,7 @@ def test_nothing_is_left_of_a_fit(
 def test_a_model_is_read_once_in_a_process_and_scores_batches() -> None:
     import pyarrow as pa
 
-    from trainyard.ml import scorer
+    from trainyard.ml import scorer as batches
 
     class Broadcast:
         value = b"model"
@@ -280,8 +310,8 @@ def test_a_model_is_read_once_in_a_process_and_scores_batches() -> None:
         sizes.append(len(inputs[0]))
         return [inputs[0][:, 0], inputs[0] * 2]
 
-    shipped: Any = scorer.Shipped(Broadcast(), load)  # type: ignore[arg-type]
-    scores = scorer.scorer(shipped, [scorer.Input(name="x", width=2)], predict)
+    shipped: Any = batches.Shipped(Broadcast(), load)  # type: ignore[arg-type]
+    scores = batches.scorer(shipped, [batches.Input(name="x", width=2)], predict)
     rows = pa.array(np.arange(5000.0).reshape(2500, 2).tolist())
     batch = pa.StructArray.from_arrays([rows], ["x"])
     [found] = list(scores(iter([batch])))

@@ -17,10 +17,11 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
 def main() -> int:
     """Make them; what is complete is left alone."""
-    done, wanted = HOME / "complete", hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    jobs = sysconfig.get_path("purelib")
+    made_from = REQUIREMENTS.read_bytes() + jobs.encode()
+    done, wanted = HOME / "complete", hashlib.sha256(made_from).hexdigest()
     if not done.exists() or done.read_text() != wanted:
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(HOME)], check=True)
-        jobs = sysconfig.get_path("purelib")
         [packages] = (HOME / "lib").glob("python*/site-packages")
         (packages / "jobs.pth").write_text(f"{jobs}\n")
         pip = [str(HOME / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]

@@ -12,14 +12,17 @@ import importlib
 import io
 import json
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trainyard.errors import JobError, SettingError
 from trainyard.ml.parameter import FLAG, Setting
 
 CHOICE = "allow_pickle"
-"""The parameter by which a user chooses pickles."""
+"""The parameter by which a user chooses to save pickles."""
+
+LOADING = "spark.trainyard.allowPickle"
+"""Spark's setting by which a user chooses to load them: true, or false."""
 
 
 def choice(doc: str) -> Setting:
@@ -40,7 +43,7 @@ def dump(owner: str, values: Mapping[str, Any], *, allow_pickle: bool) -> dict[s
 
     Args:
         owner: whose they are, for the error.
-        values: parameters by name.
+        values: parameters by name; an optimizer's parameters are those of `model`.
         allow_pickle: the user's choice.
 
     Raises:
@@ -53,9 +56,14 @@ def dump(owner: str, values: Mapping[str, Any], *, allow_pickle: bool) -> dict[s
         return {"kind": "pickle", "plain": {}, "data": data}
     plain: dict[str, Any] = {}
     tensors: dict[str, Any] = {}
+    model = values.get("model")
     for name, value in values.items():
         try:
-            plain[name] = _plain(value, name, tensors)
+            plain[name] = (
+                _optimizer(value, name, tensors, model)
+                if name == "optimizer"
+                else _plain(value, name, tensors)
+            )
         except NoPickleError as error:
             raise _needs_pickle(owner, name, f"{error}.") from error
     data = _save(tensors)
@@ -139,11 +147,6 @@ def _plain(value: Any, name: str, tensors: dict[str, Any]) -> Any:
                 raise NoPickleError(f"{type(part).__qualname__} is no class of PyTorch")
         tensors[name] = value
         return {"module": name}
-    if isinstance(value, torch.optim.Optimizer):
-        if not _is_torch(type(value)):
-            raise NoPickleError(f"{type(value).__qualname__} is no class of PyTorch")
-        tensors[name] = value.state_dict()
-        return {"optimizer": f"{type(value).__module__}:{type(value).__name__}", "state": name}
     if callable(value):
         address = f"{getattr(value, '__module__', '')}:{getattr(value, '__name__', '')}"
         if not address.startswith("torch.") or _find(address) is not value:
@@ -157,13 +160,32 @@ def _plain(value: Any, name: str, tensors: dict[str, Any]) -> Any:
     return {"value": value}
 
 
+def _optimizer(value: Any, name: str, tensors: dict[str, Any], model: Any) -> dict[str, Any]:
+    """As `_plain`, with the places that its parameters have among the model's."""
+    if isinstance(value, SavedOptimizer):
+        value = value.of(model)
+    kind = type(value)
+    if not _is_torch(kind):
+        raise NoPickleError(f"{kind.__qualname__} is no class of PyTorch")
+    own = {id(p): place for place, p in enumerate(model.parameters() if model is not None else ())}
+    given = [id(p) for group in value.param_groups for p in group["params"]]
+    if set(given) <= set(own):
+        places = [own[p] for p in given]
+    elif len(given) == len(own):
+        places = list(range(len(own)))  # as `fit` takes one that was made of another model's
+    else:
+        raise NoPickleError(f"{kind.__qualname__} is of other parameters than the model")
+    tensors[name] = value.state_dict()
+    return {"optimizer": f"{kind.__module__}:{kind.__name__}", "state": name, "places": places}
+
+
 def _value(plain: Mapping[str, Any], tensors: Mapping[str, Any]) -> Any:
     if "list" in plain:
         return [_value(item, tensors) for item in plain["list"]]
     if "module" in plain:
         return tensors[plain["module"]]
     if "optimizer" in plain:
-        return SavedOptimizer(plain["optimizer"], tensors[plain["state"]])
+        return SavedOptimizer(plain["optimizer"], tensors[plain["state"]], plain["places"])
     if "function" in plain:
         return _find(plain["function"])
     return plain["value"]
@@ -175,11 +197,13 @@ class SavedOptimizer:
     Args:
         address: module and name of its class.
         state: what its `state_dict` gave.
+        places: which of the model's parameters its own are, in its order.
     """
 
-    def __init__(self, address: str, state: Mapping[str, Any]) -> None:
+    def __init__(self, address: str, state: Mapping[str, Any], places: Sequence[int]) -> None:
         self._address = address
         self._state = state
+        self._places = places
 
     @property
     def kind(self) -> str:
@@ -192,15 +216,20 @@ class SavedOptimizer:
         return list(self._state["param_groups"])
 
     def of(self, model: Any) -> Any:
-        """The optimizer of a model's parameters, in their order."""
+        """The optimizer, of a model's parameters."""
         parameters = list(model.parameters())
         groups = [
-            {**group, "params": [parameters[i] for i in group["params"]]}
+            {**group, "params": [parameters[self._places[i]] for i in group["params"]]}
             for group in self._state["param_groups"]
         ]
         made = _find(self._address)(groups, lr=1.0)
         made.load_state_dict(self._state)
         return made
+
+
+def optimizer_of(model: Any, optimizer: Any) -> Any:
+    """An optimizer; made of the model's parameters where it was loaded."""
+    return optimizer.of(model) if isinstance(optimizer, SavedOptimizer) else optimizer
 
 
 def _find(address: str) -> Any:

@@ -76,6 +76,13 @@ def whole(least: int = 1) -> Converter:
     return convert
 
 
+def native(value: Any) -> Any:
+    """A converter for numpy's numbers and arrays, and for tuples: as JSON has them."""
+    if isinstance(value, list | tuple):
+        return [native(item) for item in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def listed(value: Any) -> list[Any]:
     """A converter for a list, or the one item of it."""
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]

@@ -80,8 +80,8 @@ class Part:
         content = batch.column(CONTENT).to_numpy().view(np.uint64)
         self.content = (self.content + int(content.sum(dtype=np.uint64))) % 2**64
         arrays = []
-        for one in self.columns:
-            array = batch.column(one.name)
+        for number, one in enumerate(self.columns):
+            array = batch.column(number)
             if self._is_sound(one, array):
                 arrays.append(array.cast(one.kind))
         if self.faults:

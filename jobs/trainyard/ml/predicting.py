@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, DoubleType, StructField, StructType
 from trainyard.columns import column, is_array, numbers_of
 from trainyard.errors import SettingError
 from trainyard.ml.scorer import Input, Predict, Shipped, scorer
-from trainyard.ml.staging import type_of
+from trainyard.ml.staging import check_number, type_of
 from trainyard.session import ship
 
 if TYPE_CHECKING:
@@ -49,20 +49,16 @@ def add_predictions(
     Args:
         dataset: the frame.
         inputs: columns that the model takes: numbers, arrays or vectors.
-        outputs: what it gives.
+        outputs: what it gives; one without a name is left out, as Spark ML does.
         model: what is broadcast.
         load: makes the model of it, once in each process.
         predict: applies the model.
 
     Raises:
-        JobError: an input is not there.
+        JobError: an input is not there, or holds no numbers.
         SettingError: an output is.
     """
-    for output in outputs:
-        if output.name in dataset.columns:
-            raise SettingError(
-                "output column", output.name, "the DataFrame has one of this name", "Name another."
-            )
+    _check_names(dataset, [output.name for output in outputs])
     context = dataset.sparkSession.sparkContext
     ship(context)
     shipped = Shipped(context.broadcast(model), load)
@@ -71,15 +67,29 @@ def add_predictions(
     temporary = f"_trainyard_{uuid.uuid4().hex}"
     given = F.struct(*[_column(dataset, one.name) for one in inputs])
     scored = dataset.withColumn(temporary, udf(given))
-    found = {o: F.col(f"{temporary}.o{number}") for number, o in enumerate(outputs)}
+    found = {o: F.col(f"{temporary}.o{n}") for n, o in enumerate(outputs) if o.name}
     columns = {o.name: c if o.width is None else array_to_vector(c) for o, c in found.items()}
     return scored.withColumns(columns).drop(temporary)
+
+
+def _check_names(dataset: DataFrame, names: Sequence[str]) -> None:
+    """Raise `SettingError` for a name that Spark takes for another column's."""
+    exact = str(dataset.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
+    there = {name if exact else name.lower() for name in dataset.columns}
+    for name in filter(None, names):
+        folded = name if exact else name.lower()
+        if folded in there:
+            raise SettingError(
+                "output column", name, "there is one of this name already", "Name another."
+            )
+        there.add(folded)
 
 
 def _column(dataset: DataFrame, name: str) -> Column:
     kind = type_of(dataset, name)
     if is_array(kind):
         return numbers_of(name, kind, "float")
+    check_number(name, kind, "Use numbers or booleans, or arrays or vectors of them.")
     return F.array(column(name).cast("float"))
 
 

@@ -15,7 +15,8 @@ from pyspark.ml.util import (
     MLWriter,
 )
 
-from trainyard.ml import hadoop
+from trainyard.errors import JobError
+from trainyard.ml import hadoop, objects
 
 FILE = "objects.bin"
 
@@ -55,18 +56,41 @@ class Reader(MLReader[Any]):
         self._class = cls
 
     def load(self, path: str) -> Any:
-        """Read it."""
+        """Read it.
+
+        Raises:
+            JobError: it is another kind of stage, or a pickle, and the user did not choose those.
+        """
         metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
-        module, _, name = metadata["class"].rpartition(".")
-        cls = getattr(importlib.import_module(module), name, None)
-        if not (isinstance(cls, type) and issubclass(cls, self._class)):
-            raise TypeError(f"{path!r} holds a {name}, and no {self._class.__name__}")
-        made: Any = cls()
+        made: Any = self._class_of(metadata["class"], path)()
+        if metadata["file"].get("kind") == "pickle":
+            self._check_choice(path)
         made._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(made, metadata)
         file = posixpath.join(path, FILE)
         made.restore(metadata["file"], hadoop.read_bytes(self.sparkSession, file), file)
         return made
+
+    def _class_of(self, address: str, path: str) -> type:
+        module, _, name = address.rpartition(".")
+        try:
+            found = getattr(importlib.import_module(module), name, None)
+        except ImportError:
+            found = None
+        if not (isinstance(found, type) and issubclass(found, self._class)):
+            wanted = f"{self._class.__module__}.{self._class.__name__}"
+            raise JobError(
+                f"{path!r} holds a {address}, and no {wanted}.", "Load it as what it is."
+            )
+        return found
+
+    def _check_choice(self, path: str) -> None:
+        if str(self.sparkSession.conf.get(objects.LOADING, "false")).lower() != "true":
+            raise JobError(
+                f"{path!r} holds a pickle, and loading one runs code of whoever wrote it.",
+                "If you trust all who can write there, set Spark's "
+                f"{objects.LOADING} to true, as by spark.conf.set.",
+            )
 
 
 class Savable(MLWritable, MLReadable[Any]):

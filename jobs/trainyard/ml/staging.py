@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
-from pyspark.sql.types import BooleanType, DataType, IntegralType, NumericType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    NumericType,
+)
 
 from trainyard.access import Access
 from trainyard.columns import column, is_array, numbers_of
@@ -72,7 +79,7 @@ def stage(
         directory: where to write, known to no other call.
         access: how it is opened, where its URI does not say all.
         validation: share of the rows that validate, chosen by a hash of what they hold; or the
-            column that says so, in which a null is a training row's.
+            column that says so, in which a null or a NaN is a training row's.
         seed: of that hash.
         parts: files of each split, at most.
         row_group_rows: rows of a row group.
@@ -81,11 +88,13 @@ def stage(
         JobError: a column is missing or of another type; rows cannot be trained on, with how many
             of them by column and reason; or a split has no rows.
     """
-    taken = [_column(frame, one).alias(one.name) for one in columns]
+    taken = [_column(frame, one) for one in columns]
     flag = _flag(frame, taken, validation, seed)
     content = F.xxhash64(*taken, flag)
     merging = {one.name for one in columns if _merges(type_of(frame, one.source), one.kind)}
-    rows = frame.select(*taken, flag.alias(FLAG), content.alias(CONTENT)).coalesce(parts)
+    # Numbered: mapInArrow looks its columns up by name, and takes a dot in one for a field's.
+    numbered = [one.alias(f"c{number}") for number, one in enumerate(taken)]
+    rows = frame.select(*numbered, flag.alias(FLAG), content.alias(CONTENT)).coalesce(parts)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if access is not None:
@@ -106,22 +115,34 @@ def _column(frame: DataFrame, taken: Taken) -> Column:
     is_narrow = is_list and taken.kind.value_type == pa.float32()
     number: Literal["double", "float"] = "float" if is_narrow else "double"
     if is_list and is_array(kind):
-        return numbers_of(taken.source, kind, number)
-    if not isinstance(kind, NumericType | BooleanType):
-        raise JobError(
-            f"column {taken.source!r} has the type {kind.simpleString()}.",
-            "Use numbers or booleans"
-            + (", or arrays or vectors of them." if is_list else ": one for each row."),
-        )
+        numbers = numbers_of(taken.source, kind, number)
+        if not _merges(kind, taken.kind):
+            return numbers
+        given = column(taken.source)
+        exact = _exact(F.array_min(given)) & _exact(F.array_max(given))
+        return F.when(F.coalesce(exact, F.lit(True)), numbers)
+    rest = ", or arrays or vectors of them." if is_list else ": one for each row."
+    check_number(taken.source, kind, f"Use numbers or booleans{rest}")
     value = column(taken.source).cast("int" if isinstance(kind, BooleanType) else kind)
     if _merges(kind, taken.kind):
-        value = F.when(F.abs(value.cast("bigint")) <= FLOATS, value)
+        value = F.when(_exact(value), value)
     return F.array(value.cast(number)) if is_list else value.cast("double")
 
 
 def _merges(kind: DataType, wanted: pa.DataType) -> bool:
     inner = wanted.value_type if pa.types.is_list(wanted) else wanted
-    return isinstance(kind, IntegralType) and inner == pa.float32()
+    given = kind.elementType if isinstance(kind, ArrayType) else kind
+    return isinstance(given, IntegerType | LongType) and inner == pa.float32()
+
+
+def check_number(name: str, kind: DataType, fix: str) -> None:
+    """Raise `JobError` for a column that is neither of numbers nor of booleans."""
+    if not isinstance(kind, NumericType | BooleanType):
+        raise JobError(f"column {name!r} has the type {kind.simpleString()}.", fix)
+
+
+def _exact(number: Column) -> Column:
+    return number.between(-FLOATS, FLOATS)
 
 
 def type_of(frame: DataFrame, name: str) -> DataType:
@@ -143,13 +164,12 @@ def _flag(
         return F.lit(False)
     if isinstance(validation, str):
         kind = type_of(frame, validation)
-        if not isinstance(kind, NumericType | BooleanType):
-            raise JobError(
-                f"validation column {validation!r} has the type {kind.simpleString()}.",
-                "Use booleans, or 1 for rows that validate and 0 for others.",
-            )
+        fix = "Use booleans, or 1 for rows that validate and 0 for others."
+        check_number(validation, kind, fix)
         says = column(validation)
-        return F.coalesce(says if isinstance(kind, BooleanType) else says > 0, F.lit(False))
+        if not isinstance(kind, BooleanType):
+            says = (says > 0) & ~F.isnan(says.cast("double"))  # which Spark holds for the largest
+        return F.coalesce(says, F.lit(False))
     share = F.pmod(F.xxhash64(*taken, F.lit(seed)), F.lit(2**32)) / F.lit(2.0**32)
     return share < F.lit(validation)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from trainyard.access import Access
 from trainyard.barrier.engine import LaunchSettings
 from trainyard.barrier.launch import BarrierLauncher, run_again
+from trainyard.barrier.slots import check_possible
 from trainyard.errors import SettingError, nearest
 from trainyard.horovod.launch import HorovodEngine
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 T = TypeVar("T")
+
+_SETTING = "num_proc"
 
 _SILENT = ("stdout", "stderr", "verbose", "prefix_output_with_timestamp", "use_gloo", "nics")
 """What `horovod.spark.run` took and has nothing to say here: ranks write into the executors' logs,
@@ -63,8 +66,10 @@ class SparkBackend:
                 known = ("num_proc", "env", "start_timeout", "stall_timeout", "relaunches")
                 problem = "SparkBackend has no such argument"
                 raise SettingError(name, value, problem, nearest(name, known))
-        if num_proc is not None and (isinstance(num_proc, bool) or num_proc < 1):
-            raise SettingError("num_proc", num_proc, "there must be a rank", "Set it to 1 or more.")
+        is_whole = isinstance(num_proc, int) and not isinstance(num_proc, bool)
+        if num_proc is not None and not (is_whole and num_proc >= 1):
+            problem = "it is no whole number of ranks from 1 on"
+            raise SettingError("num_proc", num_proc, problem, "Set it to 1 or more.")
         self._num_proc = num_proc
         self._env = dict(env or {})
         self._start_timeout = 120 if start_timeout is None else start_timeout
@@ -74,6 +79,10 @@ class SparkBackend:
     def num_processes(self) -> int:
         """How many ranks there will be."""
         return self._num_proc or int(active_context().defaultParallelism)
+
+    def check(self) -> None:
+        """Raise `SettingError` where Spark can never start the ranks."""
+        check_possible(active_context(), self.num_processes(), _SETTING)
 
     def run(
         self,
@@ -119,7 +128,7 @@ class SparkBackend:
             access=access,
         )
         engine = HorovodEngine(
-            cycle_time_ms=1.0, stall_timeout=self.stall_timeout, ranks_setting="num_proc"
+            cycle_time_ms=1.0, stall_timeout=self.stall_timeout, ranks_setting=_SETTING
         )
         launcher = BarrierLauncher(active_context(), settings, engine)
         variables = {**self._env, **(env or {})}
@@ -131,8 +140,17 @@ class SparkBackend:
 
 
 def _with_variables(variables: Mapping[str, str], fn: Callable[[], T]) -> T:
+    """Call a function with variables that the process, which Spark keeps, has not afterwards."""
+    before = dict(os.environ)
     os.environ.update(variables)
-    return fn()
+    try:
+        return fn()
+    finally:
+        for name in variables:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                os.environ.pop(name, None)
 
 
 def active_context() -> SparkContext:

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn.parameter import UninitializedParameter
 
 from trainyard.errors import SettingError
 from trainyard.horovod.estimator.backend import SparkBackend
+from trainyard.horovod.estimator.store import Store
+from trainyard.ml.objects import SavedOptimizer
 from trainyard.ml.parameter import listed
 
 Of = Callable[[str], Any]
@@ -18,16 +21,41 @@ Of = Callable[[str], Any]
 _MOMENTS = ("on_train_begin", "on_epoch_begin", "on_epoch_end", "on_train_end")
 
 
+_KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
+    "model": ("torch.nn.Module", (torch.nn.Module,)),
+    "optimizer": ("torch.optim.Optimizer", (torch.optim.Optimizer, SavedOptimizer)),
+    "store": ("trainyard.horovod.Store", (Store,)),
+}
+
+
 def needed(of: Of, name: str, why: str) -> Any:
     """A parameter's value, which must be there.
 
     Raises:
-        SettingError: saying why.
+        SettingError: it is not, saying why; or it is of another kind.
     """
     value = of(name)
     if value is None or (isinstance(value, list) and not value):
         raise SettingError(name, value, why, f"Set {name}.")
+    kind, classes = _KINDS.get(name, ("", (object,)))
+    if not isinstance(value, classes):
+        raise SettingError(name, value, f"it is no {kind}", f"Give an object of {kind}.")
     return value
+
+
+def check_model(model: torch.nn.Module) -> None:
+    """Raise `SettingError` for a model that there is nothing to train of."""
+    parameters = list(model.parameters())
+    kind = type(model).__qualname__
+    if any(isinstance(one, UninitializedParameter) for one in parameters):
+        raise SettingError(
+            "model",
+            kind,
+            "it has parameters whose shape is not known yet",
+            "Call it once with a batch before its optimizer is made.",
+        )
+    if not any(parameter.requires_grad for parameter in parameters):
+        raise SettingError("model", kind, "no parameter of it is trained", "Thaw one.")
 
 
 def check_functions(of: Of) -> None:
@@ -40,7 +68,10 @@ def check_functions(of: Of) -> None:
             "Set loss to a function of output and label, such as "
             "torch.nn.functional.cross_entropy.",
         )
-    for callback in of("callbacks") or ():
+    for name in ("train_minibatch_fn", "transformation_fn"):
+        if of(name) is not None and not callable(of(name)):
+            raise SettingError(name, of(name), "it is no function", "Give a function.")
+    for callback in listed(of("callbacks") or ()):
         if not callable(callback) and not any(hasattr(callback, name) for name in _MOMENTS):
             raise SettingError(
                 "callbacks", callback, "it can be called in no way", "Give it on_epoch_end."
@@ -92,13 +123,25 @@ def for_each(value: Any, labels: int) -> list[Any]:
 def together(model: torch.nn.Module, optimizer: Any) -> tuple[torch.nn.Module, Any]:
     """Copies of a model and of its optimizer, which has the copy's parameters.
 
-    An optimizer of other parameters, such as one that was loaded, gets the model's in their order.
+    An optimizer of other parameters gets the model's in their order.
 
     Raises:
-        SettingError: they are not as many.
+        SettingError: they are not as many, or there is no copy of the model.
     """
+    try:
+        return _copies(model, optimizer)
+    except (TypeError, RuntimeError) as error:
+        raise SettingError(
+            "model",
+            type(model).__qualname__,
+            f"it cannot be copied, so that no rank can get it: {error}",
+            "Leave out of it what cannot be pickled, such as a lock or an open file.",
+        ) from error
+
+
+def _copies(model: torch.nn.Module, optimizer: Any) -> tuple[torch.nn.Module, Any]:
     own = {id(parameter) for parameter in model.parameters()}
-    if hasattr(optimizer, "of"):
+    if isinstance(optimizer, SavedOptimizer):
         made = copy.deepcopy(model)
         return made, optimizer.of(made)
     given = [p for group in optimizer.param_groups for p in group["params"]]
@@ -106,10 +149,10 @@ def together(model: torch.nn.Module, optimizer: Any) -> tuple[torch.nn.Module, A
         pair: tuple[torch.nn.Module, Any] = copy.deepcopy((model, optimizer))
         return pair
     made = copy.deepcopy(model)
-    fresh = type(optimizer)(made.parameters(), lr=1.0)
     try:
+        fresh = type(optimizer)(made.parameters(), lr=1.0)
         fresh.load_state_dict(optimizer.state_dict())
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise SettingError(
             "optimizer",
             type(optimizer).__qualname__,
@@ -131,10 +174,3 @@ def compression_of(value: Any) -> str:
             "Use hvd.Compression.none or hvd.Compression.fp16.",
         )
     return known[name]
-
-
-def plain(value: Any) -> Any:
-    """A value with lists in place of tuples, as JSON has it."""
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value

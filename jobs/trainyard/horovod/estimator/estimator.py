@@ -33,6 +33,10 @@ class TorchEstimator(Tuned, Savable, Estimator[TorchModel]):
     the epoch with the least validation loss, or training loss where nothing validates.
     """
 
+    def getOptimizer(self) -> Any:  # noqa: N802 - Spark ML's own name
+        """The optimizer, of the model's parameters."""
+        return objects.optimizer_of(self.value("model"), self.value("optimizer"))
+
     def fit_on_parquet(
         self, params: Mapping[Param[Any], Any] | None = None, dataset_idx: object = None
     ) -> TorchModel:

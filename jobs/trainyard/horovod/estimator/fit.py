@@ -23,11 +23,11 @@ from trainyard.horovod.estimator.backend import active_context
 from trainyard.horovod.estimator.checks import (
     backend_of,
     check_functions,
+    check_model,
     check_validation,
     compression_of,
     for_each,
     needed,
-    plain,
     together,
 )
 from trainyard.horovod.estimator.data import Given, found, staged
@@ -37,7 +37,7 @@ from trainyard.horovod.estimator.store import Store
 from trainyard.horovod.estimator.work import Work
 from trainyard.horovod.loader import check_rows
 from trainyard.layout import join, safe_name
-from trainyard.ml.parameter import listed
+from trainyard.ml.parameter import listed, native
 from trainyard.ml.part import TRAIN
 from trainyard.session import ship
 
@@ -54,6 +54,7 @@ _DECISIVE = (
     "label_shapes",
     "loss_weights",
     "validation",
+    "validation_steps_per_epoch",
     "batch_size",
     "random_seed",
     "shuffle",
@@ -98,7 +99,7 @@ class Fit:
             needed(self._of, "label_cols", "the model's outputs are judged by labels")
         )
         self.store: Store = needed(self._of, "store", "runs and rows lie in a store")
-        needed(self._of, "model", "there must be something to train")
+        check_model(needed(self._of, "model", "there must be something to train"))
         needed(self._of, "optimizer", "weights are changed by one")
         self.input_shapes = shapes("input_shapes", self._of("input_shapes"), list(self.features))
         check_functions(self._of)
@@ -106,8 +107,7 @@ class Fit:
         self.store.open()
         self.backend = backend_of(self._of)
         self.run_id = self._of("run_id") or _new_id()
-        safe = safe_name(self.run_id)
-        run = self.store.get_run_path(safe)
+        run, safe = self.store.get_run_path(self.run_id), safe_name(self.run_id)
         self.temporary = join(self.store.prefix_path, "intermediate", f"{safe}-{uuid.uuid4().hex}")
         self.run_dir = run if self.store.saving_runs() else join(self.temporary, "run")
 
@@ -115,15 +115,16 @@ class Fit:
         """Train on a frame's rows."""
         ship(frame.sparkSession.sparkContext)
         with self._directory() as claim:
-            ranks = self.backend.num_processes()
+            before, ranks = self._before(), self.backend.num_processes()
             given = staged(self._of, frame, self.store, self.temporary, ranks)
-            return self._trained(given, claim)
+            return self._trained(given, claim, before)
 
     def on_parquet(self, dataset_idx: object) -> Fitted:
         """Train on the rows at the store's own paths, as they are."""
         ship(active_context())
         with self._directory() as claim:
-            return self._trained(found(self._of, self.store, dataset_idx), claim)
+            before = self._before()
+            return self._trained(found(self._of, self.store, dataset_idx), claim, before)
 
     @contextmanager
     def _directory(self) -> Iterator[int]:
@@ -138,27 +139,43 @@ class Fit:
         if lost:
             raise JobError(f"another driver took over the run {self.run_id!r}.", "Fit again.")
 
-    def _trained(self, given: Given, claim: int) -> Fitted:
+    def _trained(self, given: Given, claim: int, before: State | None) -> Fitted:
         made_by = self._made_by(given.content)
-        before = self._before(made_by)
-        work = self._work(given, made_by if before is None else before["made_by"])
+        if before is not None:
+            self._check_same(made_by, before["made_by"])
+            made_by = before["made_by"]
+            if self._is_complete(before):
+                return self._fitted(before)
+            if self._of("verbose"):
+                after = len(before["history"])
+                print(f"run {self.run_id} resumes after epoch {after}", flush=True)
+        work = self._work(given, made_by)
         self._check(work)
-        if before is None or len(before["history"]) < work.epochs:
-            before = self.backend.launch(
-                lambda _: _training(work),
-                run_dir=self.run_dir,
-                claim=claim,
-                access=self.store.access,
-            )[0]
-        assert before is not None  # noqa: S101 - rank 0 returns it
-        return self._fitted(before)
+        state = self.backend.launch(
+            lambda _: _training(work),
+            run_dir=self.run_dir,
+            claim=claim,
+            access=self.store.access,
+        )[0]
+        assert state is not None  # noqa: S101 - rank 0 returns it
+        return self._fitted(state)
 
-    def _before(self, made_by: dict[str, Any]) -> State | None:
-        """The state of the run's last checkpoint, if it has any."""
+    def _before(self) -> State | None:
+        """The state of the run's last checkpoint, if it has any.
+
+        Raises:
+            SettingError: ranks are needed, and Spark can never start them.
+        """
         state = checkpoints.load(self.run_dir, print)
-        if state is None:
-            return None
-        then = state["made_by"]
+        if state is None or not self._is_complete(state):
+            self.backend.check()
+        return state
+
+    def _is_complete(self, state: State) -> bool:
+        return bool(len(state["history"]) >= self._of("epochs"))
+
+    def _check_same(self, made_by: dict[str, Any], then: dict[str, Any]) -> None:
+        """Raise `SettingError` where the run was made with other rows or settings."""
         changed = [n for n in made_by if n != "seed" and made_by[n] != then.get(n)]
         if changed:
             raise SettingError(
@@ -167,22 +184,23 @@ class Fit:
                 f"the store has a run of this name that was made with other {', '.join(changed)}",
                 "Use another run_id, or none, which makes a new one.",
             )
-        if self._of("verbose"):
-            print(f"run {self.run_id} resumes after epoch {len(state['history'])}", flush=True)
-        return dict(state)
 
     def _made_by(self, content: Any) -> dict[str, Any]:
         optimizer, model = self._of("optimizer"), self._of("model")
         groups = [
-            {k: v for k, v in group.items() if k != "params" and isinstance(v, int | float)}
-            for group in getattr(optimizer, "param_groups", [])
+            {
+                name: native(value)
+                for name, value in group.items()
+                if name != "params" and isinstance(value, int | float | list | tuple)
+            }
+            for group in optimizer.param_groups
         ]
         seed = self._of("random_seed")
         return {
             "rows": content,
             "model": {name: list(value.shape) for name, value in model.state_dict().items()},
             "optimizer": [getattr(optimizer, "kind", type(optimizer).__name__), groups],
-            **{name: plain(self._of(name)) for name in _DECISIVE},
+            **{name: native(self._of(name)) for name in _DECISIVE},
             "seed": secrets.randbelow(2**31) if seed is None else seed,
         }
 
@@ -210,8 +228,8 @@ class Fit:
             losses=None if losses is None else for_each(losses, labels),
             constructors=None if constructors is None else for_each(constructors, labels),
             loss_weights=for_each(weights, labels),
-            metrics=[listed(group) for group in of("metrics") or ()],
-            callbacks=of("callbacks") or (),
+            metrics=[listed(group) for group in listed(of("metrics") or ())],
+            callbacks=listed(of("callbacks") or ()),
             minibatch=of("train_minibatch_fn"),
             transform=of("transformation_fn"),
             input_shapes=self.input_shapes,
@@ -246,10 +264,6 @@ class Fit:
                 type(work.optimizer).__qualname__,
                 "it computes the loss several times a step, on all ranks",
                 "Use one that steps by the gradients alone, such as SGD or AdamW.",
-            )
-        if not any(parameter.requires_grad for parameter in work.model.parameters()):
-            raise SettingError(
-                "model", type(work.model).__qualname__, "no parameter of it is trained", "Thaw one."
             )
         judge.check(work)
 

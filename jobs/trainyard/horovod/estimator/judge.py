@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from trainyard.errors import JobError
 from trainyard.horovod.estimator.work import Work
 from trainyard.horovod.pieces import Rows
+from trainyard.ml.parameter import listed
 
 
 class Judge:
@@ -51,8 +52,9 @@ class Judge:
         weights = rows.weights
         if self._work.transform is not None:
             inputs, labels, weights = self._transformed(inputs, labels, weights)
+        # By their number of rows: a shape of other numbers would make more or fewer of them.
         inputs = [
-            value.to(self._device).reshape(tuple(shape))
+            value.to(self._device).reshape(len(value), *shape[1:])
             for value, shape in zip(inputs, self._work.input_shapes, strict=True)
         ]
         labels = [label.to(self._device) for label in labels]
@@ -84,7 +86,7 @@ class Judge:
 
     def fitted(self, outputs: Any, labels: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """The outputs as a list, and the labels in the shapes that the losses want."""
-        given = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
+        given = listed(outputs)
         shapes = self._work.label_shapes
         if shapes is not None:
             shaped = [x.reshape(tuple(s)) for x, s in zip(labels, shapes, strict=True)]
@@ -163,14 +165,14 @@ def check(work: Work) -> None:
     rows = next(dataclasses.replace(work, streaming=True).loader(split, plan, 0).in_order())
     rows = rows.take(torch.arange(min(2, len(rows))))
     network = copy.deepcopy(work.model).eval()
-    what = "transformation_fn"
+    what = "input_shapes" if work.transform is None else "transformation_fn"
     try:
         judge = Judge(work, network, torch.device("cpu"), ())
         inputs, labels, weights = judge.parts(rows)
         what = "model"
         with torch.no_grad():
             outputs = network(*inputs)
-            count = len(outputs) if isinstance(outputs, list | tuple) else 1
+            count = len(listed(outputs))
             if count != len(labels):
                 raise ValueError(f"it gives {count} outputs for {len(labels)} label_cols")
             what = "label_shapes"

@@ -67,6 +67,9 @@ class _Training:
         }
         self.judge = Judge(work, self.network, self.device, losses_of(work, self.network))
         self.gradients = Gradients(self.network, work, weighted=False)
+        self.stepping = (
+            StepOptimizer(self.optimizer, self.gradients, self.network) if work.minibatch else None
+        )
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Tensor] | None = None
 
@@ -155,8 +158,10 @@ class _Training:
         batches = self._batches(number)
         for start in range(0, self._count(), self.work.passes):
             several = list(itertools.islice(batches, self.work.passes))
-            step = self._own_step if self.work.minibatch else self._step
+            step = self._own_step if self.stepping else self._step
             sums += step(several, start)
+        if self.stepping:
+            self.stepping.finish()
         return sums
 
     def _count(self) -> int:
@@ -194,10 +199,9 @@ class _Training:
     def _own_step(self, batches: list[tuple[Rows, int]], at: int) -> Tensor:
         """The user's own step for each batch; its optimizer takes the mean over the ranks."""
         sums = torch.zeros(self.judge.sums, dtype=torch.float64)
-        wrapped = StepOptimizer(self.optimizer, self.gradients, self.network)
         for index, (batch, _) in enumerate(batches, at):
             inputs, labels, weights = self.judge.parts(batch)
-            given = (self.network, wrapped, self.judge.fitted, self.judge.loss)
+            given = (self.network, self.stepping, self.judge.fitted, self.judge.loss)
             more = (inputs, labels, weights, self.work.passes, index)
             assert self.work.minibatch is not None  # noqa: S101 - or this is not called
             outputs, loss = self.work.minibatch(*arguments(self.work.minibatch, given + more))

@@ -12,6 +12,7 @@ from trainyard.errors import JobError, SettingError
 from trainyard.horovod.estimator import scorer
 from trainyard.horovod.estimator.params import ALLOW_PICKLE, MODEL, OBJECTS, shapes
 from trainyard.ml import objects
+from trainyard.ml.parameter import listed
 from trainyard.ml.predicting import Output, add_predictions
 from trainyard.ml.saving import Savable
 from trainyard.ml.scorer import Input
@@ -36,8 +37,7 @@ class TorchModel(Tuned, Savable, Model):
 
     def getOptimizer(self) -> Any:  # noqa: N802 - Spark ML's own name
         """The optimizer after the last epoch, of the model's parameters."""
-        optimizer = self.value("optimizer")
-        return optimizer.of(self.value("model")) if hasattr(optimizer, "of") else optimizer
+        return objects.optimizer_of(self.value("model"), self.value("optimizer"))
 
     def setLabelColoumns(self, value: list[str]) -> Any:  # noqa: N802 - as Horovod spells it
         """As `setLabelColumns`."""
@@ -46,6 +46,8 @@ class TorchModel(Tuned, Savable, Model):
     def _transform(self, dataset: DataFrame) -> DataFrame:
         features = list(self.value("feature_columns") or ())
         input_shapes = shapes("input_shapes", self.value("input_shapes"), features)
+        if self.value("model") is None:
+            raise SettingError("model", None, "there is nothing to predict with", "Set model.")
         model = copy.deepcopy(self.value("model")).cpu().eval()
         names, widths = self.getOutputCols(), _outputs(model, input_shapes)
         if len(widths) != len(names):
@@ -73,21 +75,26 @@ class TorchModel(Tuned, Savable, Model):
         self._set(**objects.joined(described, data, path))
 
 
+_TRIED = 2
+"""Rows that the model is tried with."""
+
+
 def _outputs(model: Any, input_shapes: list[list[int]]) -> list[int | None]:
     """How many numbers each output has for a row; None for a single one."""
     import torch
 
     try:
         with torch.inference_mode():
-            found = model(*[torch.zeros(2, *shape[1:]) for shape in input_shapes])
+            found = model(*[torch.zeros(_TRIED, *shape[1:]) for shape in input_shapes])
+        sizes = [output.numel() for output in listed(found)]
+        if any(size % _TRIED for size in sizes):
+            raise ValueError(f"it gives {sizes} numbers for {_TRIED} rows")
     except Exception as error:
         raise JobError(
             f"the model fails for rows of zeros: {type(error).__name__}: {error}.",
             f"Correct input_shapes, which are {input_shapes}.",
         ) from error
-    outputs = list(found) if isinstance(found, list | tuple) else [found]
-    sizes = [output.numel() // 2 for output in outputs]
-    return [None if size == 1 else size for size in sizes]
+    return [None if size == _TRIED else size // _TRIED for size in sizes]
 
 
 def _to_bytes(model: Any) -> bytes:

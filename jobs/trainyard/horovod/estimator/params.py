@@ -13,6 +13,7 @@ from trainyard.ml.parameter import (
     TEXTS,
     Setting,
     listed,
+    native,
     whole,
 )
 
@@ -66,8 +67,16 @@ ESTIMATOR = (
     ),
     Setting(name="continuous_cols", doc="columns of numbers, for NVTabular", refused=_NVTABULAR),
     Setting(name="categorical_cols", doc="columns of categories", refused=_NVTABULAR),
-    Setting(name="input_shapes", doc="shape of each input, such as [[-1, 1, 28, 28]]"),
-    Setting(name="label_shapes", doc="shape of each label; by default the output's"),
+    Setting(
+        name="input_shapes",
+        doc="shape of each input, such as [[-1, 1, 28, 28]]",
+        convert=native,
+    ),
+    Setting(
+        name="label_shapes",
+        doc="shape of each label; by default the output's",
+        convert=native,
+    ),
     Setting(name="validation", doc="share of the rows that validate, or a column that says so"),
     Setting(
         name="callbacks", doc="called with each epoch's number and history on each rank", default=[]
@@ -167,7 +176,7 @@ MODEL = (
         convert=TEXTS,
     ),
     Setting(name="label_columns", doc="columns of labels", convert=TEXTS),
-    Setting(name="input_shapes", doc="shape of each input"),
+    Setting(name="input_shapes", doc="shape of each input", convert=native),
     Setting(name="run_id", doc="the run that made it", convert=TEXT),
     Setting(
         name="outputCols",

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from trainyard.ml.parameter import listed
 from trainyard.ml.scorer import Floats, Predict
 
 
@@ -29,11 +30,10 @@ def predictor(input_shapes: list[list[int]], widths: list[int | None]) -> Predic
         shaped = zip(inputs, input_shapes, strict=True)
         with torch.inference_mode():
             found = model(*[torch.from_numpy(rows.reshape(shape)) for rows, shape in shaped])
-        outputs = found if isinstance(found, list | tuple) else [found]
         rows = len(inputs[0])
         return [
             output.double().numpy().reshape(rows if width is None else (rows, width))
-            for output, width in zip(outputs, widths, strict=True)
+            for output, width in zip(listed(found), widths, strict=True)
         ]
 
     return predict

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from trainyard import store
 from trainyard.access import Access
-from trainyard.errors import JobError, SettingError, nearest
-from trainyard.layout import join
+from trainyard.errors import PASSWORD, JobError, SettingError, nearest
+from trainyard.layout import join, safe_name
 
 _OTHER_NAMES = {
     "linked_service": "Give account_name with sas_token, account_key, or client_id, client_secret "
@@ -51,12 +52,12 @@ class Store:
 
     def __init__(
         self,
-        prefix_path: str,
+        prefix_path: str | os.PathLike[str],
         *,
-        train_path: str | None = None,
-        val_path: str | None = None,
-        test_path: str | None = None,
-        runs_path: str | None = None,
+        train_path: str | os.PathLike[str] | None = None,
+        val_path: str | os.PathLike[str] | None = None,
+        test_path: str | os.PathLike[str] | None = None,
+        runs_path: str | os.PathLike[str] | None = None,
         save_runs: bool = True,
         storage_options: Mapping[str, Any] | None = None,
         checkpoint_filename: str | None = None,
@@ -76,12 +77,19 @@ class Store:
             "runs": _full(runs_path or join(self.prefix_path, "runs")),
         }
         self._saves_runs = save_runs
+        if not isinstance(storage_options, Mapping | None):
+            raise SettingError(
+                "storage_options",
+                "(hidden)",
+                f"it is of the type {type(storage_options).__name__}",
+                "Give a dictionary of fsspec's options.",
+            )
         self._options = dict(storage_options or {})
         self.open()
         self._check()
 
     @classmethod
-    def create(cls, prefix_path: str, **options: Any) -> Self:
+    def create(cls, prefix_path: str | os.PathLike[str], **options: Any) -> Self:
         """A store at a URI (file, s3, gs, hdfs, abfs, ...) or path; see the class for the options.
 
         Raises:
@@ -135,8 +143,8 @@ class Store:
             ) from None
 
     def _without_secrets(self, text: str) -> str:
-        for value in self._options.values():
-            if isinstance(value, str) and len(value) > 3:
+        for value in _texts(self._options):
+            if len(value) > 3:
                 text = text.replace(value, "(hidden)")
         return text
 
@@ -164,8 +172,8 @@ class Store:
         return self._paths["runs"]
 
     def get_run_path(self, run_id: str) -> str:
-        """The directory of a run."""
-        return join(self.get_runs_path(), run_id)
+        """The directory of a run, whatever characters its name has."""
+        return join(self.get_runs_path(), safe_name(run_id))
 
     def get_checkpoint_path(self, run_id: str) -> str | None:
         """The directory of a run's checkpoints, where they stay."""
@@ -205,7 +213,7 @@ class AdlsStore(Store):
     """A store in Azure Data Lake Storage Gen2, as Azure Synapse's library had it."""
 
     @classmethod
-    def create(cls, prefix_path: str, **options: Any) -> Self:
+    def create(cls, prefix_path: str | os.PathLike[str], **options: Any) -> Self:
         """A store at `abfs[s]://CONTAINER[@ACCOUNT.dfs.core.windows.net]/PATH`.
 
         `storage_options` names the account and one way in: `sas_token`, `account_key`, or
@@ -214,7 +222,7 @@ class AdlsStore(Store):
         Raises:
             SettingError: the URI is another one, or an option is not adlfs's.
         """
-        if not prefix_path.startswith(("abfs://", "abfss://", "az://")):
+        if not str(prefix_path).startswith(("abfs://", "abfss://", "az://")):
             raise SettingError(
                 "prefix_path",
                 prefix_path,
@@ -229,5 +237,22 @@ class AdlsStore(Store):
         return super().create(prefix_path, **options)
 
 
-def _full(path: str) -> str:
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in storage options, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
+
+
+def _full(given: str | os.PathLike[str]) -> str:
+    path = os.fspath(given)
+    if PASSWORD.search(path):
+        raise SettingError(
+            "prefix_path",
+            "(hidden)",
+            "its URI holds a password, which would be printed and saved",
+            "Give it by storage_options.",
+        )
     return store.real(path) if store.is_local(path) else path.rstrip("/")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import xgboost as xgb
 
 from trainyard import store
 from trainyard.barrier.engine import LaunchSettings
@@ -20,6 +21,7 @@ from trainyard.dataset import CLASSIFICATION, FEATURES, LABEL, MARGIN, REGRESSIO
 from trainyard.errors import JobError, SettingError
 from trainyard.executors import is_local
 from trainyard.layout import join
+from trainyard.ml.parameter import listed
 from trainyard.ml.part import Taken
 from trainyard.ml.staging import Staged, stage
 from trainyard.session import ship
@@ -87,12 +89,13 @@ def fit(frame: DataFrame, value: Callable[[str], Any], task: str) -> Trees:
             "there are no rows to stop by",
             "Set validationIndicatorCol, or leave it out.",
         )
+    callbacks = _callbacks(value("callbacks"))
     check_possible(context, spec.num_workers or 1, XGBoostEngine.ranks_setting)
     ship(context)
     try:
         dataset = _dataset(frame, value, task, spec)
         check(spec, dataset)
-        trained = _launched(context, spec, dataset, value("callbacks") or ())
+        trained = _launched(context, spec, dataset, callbacks)
     finally:
         store.remove(place)
     assert trained.booster is not None  # noqa: S101 - rank 0 returns them
@@ -103,6 +106,19 @@ def fit(frame: DataFrame, value: Callable[[str], Any], task: str) -> Trees:
         history=[done.figures for done in trained.history],
         best=trained.best.number,
     )
+
+
+def _callbacks(given: Any) -> list[Any]:
+    callbacks = listed(given or ())
+    for callback in callbacks:
+        if not isinstance(callback, xgb.callback.TrainingCallback):
+            raise SettingError(
+                "callbacks",
+                callback,
+                "it is no xgboost.callback.TrainingCallback",
+                "Give objects whose class derives from that.",
+            )
+    return callbacks
 
 
 def _place(context: SparkContext) -> str:

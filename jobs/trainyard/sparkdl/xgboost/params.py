@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from trainyard.boosters import BOOSTER_PARAMS
-from trainyard.ml.parameter import FLAG, NUMBER, TEXT, Setting, whole
+from trainyard.ml.parameter import FLAG, NUMBER, TEXT, Setting, listed, native, whole
 
 
 def _spark(name: str, doc: str, default: str | None = None) -> Setting:
     """A column's name; its methods are spelled as Spark ML does."""
     accessor = name[:1].upper() + name[1:]
     return Setting(name=name, doc=doc, default=default, convert=TEXT, accessor=accessor)
+
+
+def _metrics(value: Any) -> Any:
+    names = native(value)
+    if not all(isinstance(name, str) for name in listed(names)):
+        raise TypeError("it takes the names of XGBoost's metrics, such as 'logloss', no function")
+    return names
 
 
 COLUMNS = (
@@ -51,7 +58,11 @@ TRAINING = (
     Setting(name="max_depth", doc="depth of a tree; 0 is no limit", convert=whole(0)),
     Setting(name="learning_rate", doc="how much each round adds", convert=NUMBER),
     Setting(name="objective", doc="what is made small; by the label without it", convert=TEXT),
-    Setting(name="eval_metric", doc="what each round is measured by; the last decides"),
+    Setting(
+        name="eval_metric",
+        doc="what each round is measured by; the last decides",
+        convert=_metrics,
+    ),
     Setting(
         name="early_stopping_rounds",
         doc="stop after so many rounds without a better validation metric",
@@ -60,7 +71,7 @@ TRAINING = (
     Setting(name="random_state", doc="seed of the sampling", convert=whole(0)),
     Setting(name="importance_type", doc="what importances count", default="weight", convert=TEXT),
     *(
-        Setting(name=name, doc=f"XGBoost's {name}; {kind.wanted}")
+        Setting(name=name, doc=f"XGBoost's {name}; {kind.wanted}", convert=native)
         for name, kind in BOOSTER_PARAMS.items()
     ),
     Setting(
@@ -144,7 +155,7 @@ def engine_settings(value: Any) -> dict[str, Any]:
         "objective": value("objective"),
         "seed": value("random_state"),
         "early_stopping_rounds": value("early_stopping_rounds"),
-        "metrics": (metrics,) if isinstance(metrics, str) else metrics and tuple(metrics),
+        "metrics": metrics and tuple(listed(metrics)),
         "missing": None if missing is None or missing != missing else missing,
         "booster_params": {name: v for name, v in booster.items() if v is not None},
     }

@@ -10,7 +10,7 @@ import xgboost as xgb
 from trainyard.ml.scorer import Floats, Predict
 
 
-def classifier(classes: int, missing: float) -> Predict:
+def classifier(classes: int, missing: float | None) -> Predict:
     """What gives the predicted class, the classes' probabilities and their margins."""
 
     def predict(booster: xgb.Booster, inputs: list[Floats]) -> list[Any]:
@@ -25,7 +25,7 @@ def classifier(classes: int, missing: float) -> Predict:
     return predict
 
 
-def regressor(missing: float) -> Predict:
+def regressor(missing: float | None) -> Predict:
     """What gives the predicted number."""
 
     def predict(booster: xgb.Booster, inputs: list[Floats]) -> list[Any]:
@@ -34,7 +34,7 @@ def regressor(missing: float) -> Predict:
     return predict
 
 
-def _predicted(booster: xgb.Booster, inputs: list[Floats], kind: str, missing: float) -> Any:
+def _predicted(booster: xgb.Booster, inputs: list[Floats], kind: str, missing: float | None) -> Any:
     features, *margins = inputs
     if not len(features):
         outputs = booster.inplace_predict(
@@ -44,6 +44,6 @@ def _predicted(booster: xgb.Booster, inputs: list[Floats], kind: str, missing: f
     return booster.inplace_predict(
         features,
         predict_type=kind,
-        missing=missing,
+        missing=np.nan if missing is None else missing,
         base_margin=margins[0] if margins else None,
     )
