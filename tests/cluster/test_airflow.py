@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -115,4 +114,4 @@ class TestWhileDeferred:
         assert "longer than the task's execution_timeout" in run.log("train")
         assert not cluster.jobs()
         task = run.tasks()["train"]
-        assert 45 <= task["duration"] < 45 + 25, time.time()
+        assert 90 <= task["duration"] < 90 + 25

@@ -10,7 +10,7 @@ from trainyard.specs import TrainHorovod
 from trainyard_airflow.operators.spark_job import SparkJobOperator
 from trainyard_airflow.params import param
 
-for dag_id, timeout in [("long_training", 3600), ("timed_training", 45)]:
+for dag_id, timeout in [("long_training", 3600), ("timed_training", 90)]:
     with DAG(
         dag_id=dag_id,
         schedule=None,
