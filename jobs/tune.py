@@ -27,7 +27,7 @@ from trainyard import store
 from trainyard.dataset import Dataset
 from trainyard.errors import JobError, SettingError
 from trainyard.job import Run, run_job
-from trainyard.layout import REPORT, join
+from trainyard.layout import REPORT, TRIALS_REPORT, join
 from trainyard.repeating import Repeating
 from trainyard.rundir import finite
 from trainyard.session import spark_session
@@ -41,8 +41,6 @@ from trainyard.tuning.study import Study
 from trainyard.tuning.sweep import Sweep
 
 _RECORD_SECONDS = 2.0
-
-TRIALS_FILE = "trials.json"
 
 
 def check(spec: Tune, dataset: Dataset) -> Goal:
@@ -146,7 +144,14 @@ def report(spec: Tune, goal: Goal, study: Study, run: Run) -> dict[str, bytes]:
     title = f"{len(ended)} trials of {spec.engine}"
     trials = [described(study, trial) for trial in ended]
     files = {
-        TRIALS_FILE: store.to_json({"metric": goal.metric, "importances": found, "trials": trials}),
+        TRIALS_REPORT: store.to_json(
+            {
+                "metric": goal.metric,
+                "grows": goal.grows,
+                "importances": found,
+                "trials": trials,
+            }
+        ),
         "history.png": plots.history(ended, goal, title),
     }
     if complete:

@@ -25,6 +25,9 @@ PROMOTED_TAGS = ("trainyard.promoted_at", "trainyard.promoted_by", "trainyard.pr
 VERDICT_TAG = "trainyard.verdict"
 """Tag of a version: what the gate said of it."""
 
+METRIC_TAG = "trainyard.metric"
+"""Tag of a version: the metric by which the gate decided."""
+
 _MOST_TEXT = 500
 
 
@@ -86,14 +89,16 @@ def promote(name: str, version: str, *, known: str | None, who: str, why: str) -
 
 
 def record_verdict(judged: RegisteredVersion, summary: str, verdict: Mapping[str, Any]) -> None:
-    """Keep what a gate said of a version with it: as a tag, and whole with the run that made it.
+    """Keep what a gate said of a version with it: as tags, and whole with the run that made it.
 
     Raises:
         JobError: the registry does not answer.
     """
     client = registry.client()
     with registry.answering():
-        client.set_model_version_tag(judged.name, judged.version, VERDICT_TAG, summary[:_MOST_TEXT])
+        for tag, text in ((VERDICT_TAG, summary), (METRIC_TAG, verdict.get("metric"))):
+            if text is not None:
+                client.set_model_version_tag(judged.name, judged.version, tag, text[:_MOST_TEXT])
         if judged.run_id is not None:
             # Through JSON, so that MLflow, which writes YAML for other names, gets plain values.
             client.log_dict(judged.run_id, json.loads(json.dumps(verdict)), "report/verdict.json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from trainyard.tracking import PARENT_TAG, RUN_DIR_TAG
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
-    from mlflow.entities.model_registry import RegisteredModel
 
 _PAGE = 1000
 
@@ -43,39 +41,21 @@ def versions() -> list[Version]:
     client = registry.client()
     found = []
     with registry.answering():
-        for model in _models():
+        for model in registry.pages(client.search_registered_models):
             wanted = {str(version): f"alias {alias}" for alias, version in model.aliases.items()}
             if previous := model.tags.get(PREVIOUS_TAG):
                 wanted.setdefault(previous, "it served before the champion")
-            token = None
-            while True:
-                quote = '"' if "'" in model.name else "'"
-                page = client.search_model_versions(
-                    f"name = {quote}{model.name}{quote}", max_results=_PAGE, page_token=token
+            found += [
+                Version(
+                    name=one.name,
+                    version=str(one.version),
+                    run_dir=one.tags.get(RUN_DIR_TAG),
+                    run_id=one.run_id or None,
+                    why=wanted.get(str(one.version), ""),
                 )
-                found += [
-                    Version(
-                        name=one.name,
-                        version=str(one.version),
-                        run_dir=one.tags.get(RUN_DIR_TAG),
-                        run_id=one.run_id or None,
-                        why=wanted.get(str(one.version), ""),
-                    )
-                    for one in page
-                ]
-                if not (token := page.token):
-                    break
+                for one in registry.versions_of(model.name)
+            ]
     return found
-
-
-def _models() -> Iterator[RegisteredModel]:
-    client = registry.client()
-    token = None
-    while True:
-        page = client.search_registered_models(max_results=_PAGE, page_token=token)
-        yield from page
-        if not (token := page.token):
-            return
 
 
 def remove(version: Version, root: str) -> None:

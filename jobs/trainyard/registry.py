@@ -7,6 +7,7 @@ imported where it is used, since that takes seconds; Airflow's side uses this mo
 from __future__ import annotations
 
 import fcntl
+import functools
 import logging
 import os
 import re
@@ -16,12 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from trainyard.errors import JobError, TransientError
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
+    from mlflow.store.entities import PagedList
     from mlflow.tracking import MlflowClient
 
 CHAMPION = "champion"
@@ -32,7 +34,11 @@ CHALLENGER = "challenger"
 
 TRACKING_URI = "MLFLOW_TRACKING_URI"
 
+T = TypeVar("T")
+
 _SQLITE = "sqlite:///"
+
+_PAGE = 1000  # the most that MLflow gives of experiments and models
 
 _URI = re.compile(r"models:/(?P<name>[^/@]+)(?:/(?P<version>\d+)|@(?P<alias>[^/@]+))")
 
@@ -170,7 +176,7 @@ def resolve(uri: str) -> RegisteredVersion:
     found = find(uri)
     if found is None:
         raise JobError(
-            f"setting 'model' is {uri!r}: {_shown(os.environ[TRACKING_URI])} has no such version.",
+            f"setting 'model' is {uri!r}: {shown(os.environ[TRACKING_URI])} has no such version.",
             "Check the name and the version or alias, or train and register the model first.",
         )
     return found
@@ -193,6 +199,23 @@ def set_alias(name: str, alias: str, version: str) -> RegisteredVersion:
             "Let one task at a time promote, for example by a pool with one slot.",
         )
     return wanted
+
+
+def pages(search: Callable[..., PagedList[T]]) -> Iterator[T]:
+    """All that one of MLflow's searches finds, however many pages it gives."""
+    token = None
+    while True:
+        page = search(max_results=_PAGE, page_token=token)
+        yield from page
+        if not (token := page.token):
+            return
+
+
+def versions_of(name: str) -> list[ModelVersion]:
+    """Every version of a registered model, as MLflow describes it."""
+    quote = '"' if "'" in name else "'"
+    search = functools.partial(client().search_model_versions, f"name = {quote}{name}{quote}")
+    return list(pages(search))
 
 
 def download(name: str, version: str) -> str:
@@ -244,6 +267,6 @@ def _is_absent(error: Exception) -> bool:
     )
 
 
-def _shown(uri: str) -> str:
-    """An address without the user and password that it may hold."""
+def shown(uri: str) -> str:
+    """A registry's address without the user and password that it may hold."""
     return re.sub(r"//[^/@]*@", "//", uri)

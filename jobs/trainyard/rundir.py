@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
-from trainyard import store
+from trainyard import segments, store
 from trainyard.errors import JobError
 from trainyard.layout import DEATHS, EVENTS, FAILURE, RESULT, join
 
@@ -89,7 +89,7 @@ class EventWriter:
         if not self._pending:
             return
         self._flushed = time.monotonic()
-        name = _segment(self._prefix, self._segment + 1)
+        name = segments.name(self._prefix, self._segment + 1)
         with suppress(OSError):
             store.write_bytes(join(self._directory, name), b"".join(self._pending))
             self._segment += 1
@@ -104,19 +104,28 @@ def rank0_events(run_dir: str, *, claim: int, launch: int) -> Iterator[EventWrit
         yield events
 
 
-def read_events(run_dir: str, seen: dict[str, int]) -> list[dict[str, Any]]:
+def read_events(
+    run_dir: str, seen: dict[str, int], *, most: int | None = None
+) -> list[dict[str, Any]]:
     """The events written since the last call, by time.
+
+    A line that is no event becomes one of the kind `segments.UNREADABLE`, at time 0.
 
     Args:
         run_dir: the run directory.
         seen: the last segment read of each writer; updated in place, plain JSON, `{}` at first.
+        most: segments to read, one writer's after the other's; a later call reads on.
     """
+    new = [
+        (writer, number)
+        for writer, numbers in segments.listed(run_dir).items()
+        for number in numbers
+        if number > seen.get(writer, 0)
+    ]
     events: list[dict[str, Any]] = []
-    for writer, numbers in _segments(run_dir).items():
-        for number in numbers:
-            if number > seen.get(writer, 0):
-                events += _read_segment(run_dir, writer, number)
-                seen[writer] = number
+    for writer, number in new[:most]:
+        events += segments.read(run_dir, writer, number)
+        seen[writer] = number
     return _by_time(events)
 
 
@@ -141,7 +150,7 @@ def tell_resumed(
 
 def last_segments(run_dir: str) -> dict[str, int]:
     """What `seen` of `read_events` is where all that is there was read; nothing is read for it."""
-    return {writer: numbers[-1] for writer, numbers in _segments(run_dir).items()}
+    return {writer: numbers[-1] for writer, numbers in segments.listed(run_dir).items()}
 
 
 def sample_events(run_dir: str, *, after_claim: int, most: int) -> list[dict[str, Any]]:
@@ -152,37 +161,18 @@ def sample_events(run_dir: str, *, after_claim: int, most: int) -> list[dict[str
         after_claim: number of a claim; only later ones' events are read.
         most: segments to read; two of each writer are read in any case.
     """
-    segments = {w: n for w, n in _segments(run_dir).items() if claim_of(w) > after_claim}
-    share = max(2, most // max(1, len(segments)))
+    later = {w: n for w, n in segments.listed(run_dir).items() if claim_of(w) > after_claim}
+    share = max(2, most // max(1, len(later)))
     events: list[dict[str, Any]] = []
-    for writer, numbers in segments.items():
+    for writer, numbers in later.items():
         for number in _spread(numbers, share):
-            events += _read_segment(run_dir, writer, number)
+            events += segments.read(run_dir, writer, number)
     return _by_time(events)
 
 
 def claim_of(writer: str) -> int:
     """Number of the claim under which an event's writer works."""
     return int(writer.partition("-")[0])
-
-
-def _segments(run_dir: str) -> dict[str, list[int]]:
-    """The numbers of each writer's segments, in their order."""
-    segments: dict[str, list[int]] = {}
-    for name in store.list_names(join(run_dir, EVENTS)):
-        if name.endswith(".jsonl"):
-            writer, _, number = name.removesuffix(".jsonl").rpartition("-")
-            segments.setdefault(writer, []).append(int(number))
-    return segments
-
-
-def _read_segment(run_dir: str, writer: str, number: int) -> list[dict[str, Any]]:
-    lines = store.read_bytes(join(run_dir, EVENTS, _segment(writer, number))).splitlines()
-    return [{"writer": writer, **json.loads(line)} for line in lines]
-
-
-def _segment(writer: str, number: int) -> str:
-    return f"{writer}-{number:06d}.jsonl"
 
 
 def _spread(numbers: list[int], count: int) -> list[int]:

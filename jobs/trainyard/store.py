@@ -119,14 +119,14 @@ def size(uri: str) -> int | None:
 
 
 @_with_os_errors
-def read_bytes(uri: str) -> bytes:
-    """The whole object.
+def read_bytes(uri: str, *, most: int | None = None) -> bytes:
+    """The whole object, or at most its first bytes.
 
     Raises:
         FileNotFoundError: nothing is there.
     """
     fs, path = filesystem(uri)
-    return bytes(fs.cat_file(path))
+    return bytes(fs.cat_file(path, end=most))
 
 
 @_with_os_errors

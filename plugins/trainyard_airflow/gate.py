@@ -42,9 +42,15 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Every rule applied to one challenger; it passes when all of them hold."""
+    """Every rule applied to one challenger; it passes when all of them hold.
+
+    Attributes:
+        rules: the rules.
+        metric: the one that tells most of a model here: of the first margin, or else bound.
+    """
 
     rules: tuple[Rule, ...]
+    metric: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -157,7 +163,9 @@ class Gate:
                 rules += self._slice_rules(evaluation.get("slices", {}), column, metric, bound)
         if not rules:
             rules = [_first_rule(metrics, name) for name in self.margins]
-        return Verdict(rules=tuple(rules))
+        floors = (metric for bounds in self.slices.values() for metric in bounds)
+        first = next(iter((*self.margins, *self.minimums, *self.maximums, *floors)), None)
+        return Verdict(rules=tuple(rules), metric=first)
 
     def _slice_rules(
         self, slices: Mapping[str, Any], column: str, metric: str, bound: float

@@ -16,6 +16,7 @@ import tune
 from trainyard import registry, rundir, store
 from trainyard.dataset import Dataset
 from trainyard.errors import JobError, SettingError
+from trainyard.layout import TRIALS_REPORT
 from trainyard.local_copy import local_copy
 from trainyard.pieces import PieceReader, pieces
 from trainyard.specs import Tune
@@ -94,7 +95,7 @@ def test_trials_are_pruned_fail_and_are_all_recorded(tmp_path: Path, numbers: Da
     )
     run = run_in(tmp_path)
     result = tune.work(spec, run)
-    written = store.read_json(str(tmp_path / "report" / tune.TRIALS_FILE))
+    written = store.read_json(str(tmp_path / "report" / TRIALS_REPORT))
     by_rate: dict[float, list[Mapping[str, Any]]] = {}
     for trial in written["trials"]:
         by_rate.setdefault(trial["params"]["learning_rate"], []).append(trial)
@@ -128,7 +129,7 @@ def check_recorded(result: Mapping[str, Any], trials: list[Mapping[str, Any]]) -
     assert parent.info.status == "FINISHED"
     assert parent.data.metrics["best_validation_loss"] == result["best"]["value"]
     files = {file.path for file in client.list_artifacts(parent.info.run_id)}
-    assert {"history.png", "parallel_coordinates.png", tune.TRIALS_FILE} <= files
+    assert {"history.png", "parallel_coordinates.png", TRIALS_REPORT} <= files
     found = client.search_runs(
         [parent.info.experiment_id], f"tags.`{PARENT_TAG}` = '{parent.info.run_id}'"
     )
@@ -178,7 +179,8 @@ def test_trials_run_side_by_side_and_read_the_dataset_once(
     assert result["best"]["value"] > 0.95
     given = {"run_dir": "/r", "dataset": "/d", "model_name": "m", **result["best"]["settings"]}
     assert ENGINES["xgboost"].from_mapping(given).decisive()["metrics"] == ["auc"]
-    written = store.read_json(str(tmp_path / "run" / "report" / tune.TRIALS_FILE))
+    written = store.read_json(str(tmp_path / "run" / "report" / TRIALS_REPORT))
+    assert written["grows"]
     assert max(running) == 2
     assert len({trial["worker"] for trial in written["trials"]}) >= 2, "Spark may start another"
     assert set(written["importances"]) == {"max_depth", "booster_params.colsample_bytree"}

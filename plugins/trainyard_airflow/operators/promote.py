@@ -25,6 +25,7 @@ class PromoteModelOperator(BaseOperator):
 
         {"promoted": bool, "champion": {"name", "version", "uri"}, "challenger": {same},
          "mode": str, "verdict": [{"name", "passed", "measured", "wanted", "sentence"}],
+         "metric": "the first that it was judged by",
          "summary": "one sentence: which model serves, and why"}
 
     The same is written as verdict.json beside the evaluation's report, and kept in the registry
@@ -149,6 +150,7 @@ class PromoteModelOperator(BaseOperator):
             "challenger": _model(name, version),
             "mode": self.mode,
             "verdict": [dataclasses.asdict(rule) for rule in verdict.rules],
+            "metric": verdict.metric,
             "summary": _summary(name, version, now, passed, reason),
         }
 

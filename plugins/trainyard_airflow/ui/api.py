@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Annotated, Any
 
 from airflow.api_fastapi.common.db.common import SessionDep
-from fastapi import APIRouter, Depends, HTTPException, Response
+from fastapi import APIRouter, Depends, HTTPException, Query, Response
 from starlette.responses import JSONResponse
 
-from trainyard import store
 from trainyard.layout import REPORT, join
+from trainyard.rundir import finite
 from trainyard_airflow import settings
 from trainyard_airflow.ui import models, report, runs, training
 from trainyard_airflow.ui.access import Readable, ReadableDep, may_read_run
 from trainyard_airflow.ui.events import Follower
 from trainyard_airflow.ui.models import Version
+from trainyard_airflow.ui.reading import read_bytes
 
 router = APIRouter(prefix="/api")
 _of_run = APIRouter(prefix="/runs/{dag_id}/{run_id}", dependencies=[Depends(may_read_run)])
@@ -25,11 +27,19 @@ _NO_DIFFERENCE = {"run_dir", "dataset", "datasets"}
 """Settings in which any two versions differ, which says nothing."""
 
 
+class Json(JSONResponse):
+    """Plain JSON whatever it is made of: no NaN, and half characters as escapes."""
+
+    def render(self, content: Any) -> bytes:
+        """The body."""
+        return json.dumps(finite(content), allow_nan=False, separators=(",", ":")).encode()
+
+
 @_of_run.get("")
 def run_state(dag_id: str, run_id: str, session: SessionDep) -> Response:
     """A run: its stages, progress, failures, and what came of it."""
     run = _run(session, dag_id, run_id)
-    return JSONResponse(training.state(run, settings.store_root(), _follower))
+    return Json(training.state(run, settings.store_root(), _follower))
 
 
 @_of_run.get("/tasks/{task_id}/{map_index}")
@@ -40,7 +50,7 @@ def task_state(
     run = _run(session, dag_id, run_id)
     task = _task(run, task_id, map_index)
     shown = training.stage(run, task, settings.store_root(), _follower)
-    return JSONResponse({**shown, "is_over": task.is_over, "run_state": run.state})
+    return Json({**shown, "is_over": task.is_over, "run_state": run.state})
 
 
 @_of_run.get("/tasks/{task_id}/{map_index}/curves")
@@ -50,11 +60,11 @@ def task_curves(
     task_id: str,
     map_index: int,
     session: SessionDep,
-    cursor: str = "",
+    cursor: Annotated[str, Query(max_length=80)] = "",
 ) -> Response:
     """The curves of a training task: all, or what is new since the cursor of an earlier answer."""
     directory = _directory(session, dag_id, run_id, task_id, map_index)
-    return JSONResponse(training.curves(directory, _follower, cursor))
+    return Json(training.curves(directory, _follower, cursor))
 
 
 @_of_run.get("/tasks/{task_id}/{map_index}/report")
@@ -63,10 +73,11 @@ def task_report(
 ) -> Response:
     """What an evaluation found, or the features that trees go by, and which pictures there are."""
     directory = _directory(session, dag_id, run_id, task_id, map_index)
-    return JSONResponse(
+    return Json(
         {
             "evaluation": report.evaluation(directory),
             "importances": report.importances(directory),
+            "search": report.search(directory),
             "pictures": report.pictures(directory),
         }
     )
@@ -80,7 +91,9 @@ def task_picture(
     directory = _directory(session, dag_id, run_id, task_id, map_index)
     if name not in report.pictures(directory):
         raise HTTPException(404, "There is no such picture.")
-    return Response(store.read_bytes(join(directory, REPORT, name)), media_type="image/png")
+    if (picture := read_bytes(join(directory, REPORT, name))) is None:
+        raise HTTPException(404, "That picture cannot be read.")
+    return Response(picture, media_type="image/png")
 
 
 router.include_router(_of_run)
@@ -94,7 +107,7 @@ def all_models(readable: ReadableDep) -> Response:
         seen = _visible(versions, readable)
         if seen:
             shown.append({"name": name, "versions": [version.to_mapping() for version in seen]})
-    return JSONResponse({"models": sorted(shown, key=lambda model: model["name"])})
+    return Json({"models": sorted(shown, key=lambda model: model["name"])})
 
 
 @router.get("/models/{name}")
@@ -105,14 +118,14 @@ def one_model(name: str, readable: ReadableDep, session: SessionDep) -> Response
         raise HTTPException(404, "There is no such model.")
     made = _makers(session, readable, seen)
     versions = [{**one.to_mapping(), "made_by": made[one.version]} for one in seen]
-    return JSONResponse({"name": name, "versions": versions})
+    return Json({"name": name, "versions": versions})
 
 
 @router.get("/models/{name}/versions/{version}")
 def one_version(name: str, version: str, readable: ReadableDep, session: SessionDep) -> Response:
     """A version: its parameters, its metrics, its curves, and where it comes from and goes to."""
     seen = _visible(models.model_versions(name), readable)
-    return JSONResponse(_details(session, readable, _pick(seen, version)))
+    return Json(_details(session, readable, _pick(seen, version)))
 
 
 @router.get("/models/{name}/compare")
@@ -121,7 +134,7 @@ def compare(name: str, a: str, b: str, readable: ReadableDep, session: SessionDe
     seen = _visible(models.model_versions(name), readable)
     one, other = _pick(seen, a), _pick(seen, b)
     differing = models.differing(one.params, other.params)
-    return JSONResponse(
+    return Json(
         {
             "a": _details(session, readable, one),
             "b": _details(session, readable, other),
@@ -177,9 +190,10 @@ def _linked(
 
 
 def _details(session: SessionDep, readable: Readable, version: Version) -> dict[str, Any]:
-    shown = models.details(version)
     dag = readable.dag_of(version.dag_directory)
     known = runs.run_ids(session, {dag} if dag else set())
+    newest = [directory for _, directory in list(known)[: models.MOST_RUNS]]
+    shown = models.details(version, newest)
     shown["made_by"] = _linked(known, version.made_in)
     for used in shown["predictions"]:
         used["run"] = _linked(known, (version.dag_directory or "", used.pop("directory")))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainyard import registry, store
-from trainyard.champions import PREVIOUS_TAG, PROMOTED_TAGS, VERDICT_TAG
+from trainyard.champions import METRIC_TAG, PREVIOUS_TAG, PROMOTED_TAGS, VERDICT_TAG
 from trainyard.layout import join
 from trainyard.tracking import RUN_DIR_TAG
 from trainyard_airflow import settings
@@ -19,10 +20,16 @@ from trainyard_airflow.ui.training import result_of
 if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.entities.model_registry import ModelVersion, RegisteredModel
+    from mlflow.tracking import MlflowClient
 
-_PAGE = 500
 _MOST_IDS = 200
-_MOST_RUNS = 40
+_REGISTRY_PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+}
+"""MLflow's own would hold a thread of the API server, which has few, for minutes."""
+
+MOST_RUNS = 40
 """Runs of a DAG in which predictions of a version are looked for, the newest ones."""
 
 _HEADLINES = ("accuracy", "rmse")
@@ -39,6 +46,7 @@ class Version:
         made_in: the directories of the DAG and the run that made it, below the store; None where
             it was made elsewhere.
         metrics: the last value of each metric of its MLflow run.
+        headline: the one that tells versions of the model apart.
         params: settings of its training, as MLflow keeps them: texts.
     """
 
@@ -52,6 +60,7 @@ class Version:
     mlflow_run_id: str | None
     mlflow_experiment_id: str | None
     metrics: Mapping[str, float]
+    headline: Mapping[str, Any] | None
     params: Mapping[str, str]
     tags: Mapping[str, str]
 
@@ -68,22 +77,23 @@ class Version:
             "created": self.created,
             "aliases": list(self.aliases),
             "is_previous": self.is_previous,
-            "headline": headline(self.metrics),
+            "headline": self.headline,
             "promoted": {"when": when, "who": who, "why": why} if when else None,
             "verdict": self.tags.get(VERDICT_TAG),
             "dataset": self.tags.get("trainyard.dataset"),
         }
 
 
-def headline(metrics: Mapping[str, float]) -> dict[str, Any] | None:
-    """The metric by which versions are told apart in one number, of the rows that judged them."""
-    for split in _SPLITS:
-        for name in _HEADLINES:
-            if f"{split}_{name}" in metrics:
+def _headline(metrics: Mapping[str, float], decided: str | None) -> dict[str, Any] | None:
+    """One number of a version, of the rows that judged it: of the metric that gates decide by."""
+    for name in (decided, *_HEADLINES):
+        for split in _SPLITS:
+            value = metrics.get(f"{split}_{name}", math.nan)
+            if math.isfinite(value):
                 return {
                     "metric": name,
                     "split": split,
-                    "value": metrics[f"{split}_{name}"],
+                    "value": value,
                     "smaller_is_better": name in SMALLER_IS_BETTER,
                 }
     return None
@@ -95,17 +105,12 @@ def all_versions() -> dict[str, list[Version]]:
     Raises:
         JobError: the registry does not answer.
     """
-    os.environ["MLFLOW_TRACKING_URI"] = settings.tracking_uri()
-    client = registry.client()
+    client = _registry()
     with registry.answering():
-        models = list(_pages(client.search_registered_models))
-        found = {model.name: _versions_of(model) for model in models}
+        models = list(registry.pages(client.search_registered_models))
+        found = {model.name: registry.versions_of(model.name) for model in models}
         runs = _runs([v.run_id for versions in found.values() for v in versions if v.run_id])
-    root = settings.store_root()
-    return {
-        model.name: [_version(model, one, runs, root) for one in found[model.name]]
-        for model in models
-    }
+    return {model.name: _versions(model, found[model.name], runs) for model in models}
 
 
 def model_versions(name: str) -> list[Version]:
@@ -116,8 +121,7 @@ def model_versions(name: str) -> list[Version]:
     """
     from mlflow.exceptions import MlflowException
 
-    os.environ["MLFLOW_TRACKING_URI"] = settings.tracking_uri()
-    client = registry.client()
+    client = _registry()
     with registry.answering():
         try:
             model = client.get_registered_model(name)
@@ -125,23 +129,22 @@ def model_versions(name: str) -> list[Version]:
             if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
                 return []
             raise
-        found = _versions_of(model)
+        found = registry.versions_of(name)
         runs = _runs([one.run_id for one in found if one.run_id])
-    return [_version(model, one, runs, settings.store_root()) for one in found]
+    return _versions(model, found, runs)
 
 
-def _versions_of(model: RegisteredModel) -> list[ModelVersion]:
-    quote = '"' if "'" in model.name else "'"
-    wanted = f"name = {quote}{model.name}{quote}"
-    search = registry.client().search_model_versions
-    found = _pages(lambda **page: search(wanted, **page))
-    return sorted(found, key=lambda one: -int(one.version))
+def _registry() -> MlflowClient:
+    os.environ["MLFLOW_TRACKING_URI"] = settings.tracking_uri()
+    for name, value in _REGISTRY_PATIENCE.items():
+        os.environ.setdefault(name, value)
+    return registry.client()
 
 
 def _runs(run_ids: Sequence[str]) -> dict[str, Run]:
     """The MLflow runs of versions, by their ids; one that was deleted is not there."""
     client = registry.client()
-    experiments = [one.experiment_id for one in _pages(client.search_experiments)]
+    experiments = [one.experiment_id for one in registry.pages(client.search_experiments)]
     runs: dict[str, Run] = {}
     for start in range(0, len(run_ids), _MOST_IDS):
         ids = ", ".join(f"'{run_id}'" for run_id in run_ids[start : start + _MOST_IDS])
@@ -151,23 +154,29 @@ def _runs(run_ids: Sequence[str]) -> dict[str, Run]:
     return runs
 
 
-def _pages(search: Callable[..., Any]) -> Iterator[Any]:
-    token = None
-    while True:
-        page = search(max_results=_PAGE, page_token=token)
-        yield from page
-        if not (token := page.token):
-            return
+def _versions(
+    model: RegisteredModel, found: Sequence[ModelVersion], runs: Mapping[str, Run]
+) -> list[Version]:
+    """A model's versions, all told by the metric by which a gate decided the last time."""
+    newest_first = sorted(found, key=lambda one: -int(one.version))
+    decided = next((v.tags[METRIC_TAG] for v in newest_first if METRIC_TAG in v.tags), None)
+    root = settings.store_root()
+    return [_version(model, one, runs, root, decided) for one in newest_first]
 
 
 def _version(
-    model: RegisteredModel, found: ModelVersion, runs: Mapping[str, Run], root: str
+    model: RegisteredModel,
+    found: ModelVersion,
+    runs: Mapping[str, Run],
+    root: str,
+    decided: str | None,
 ) -> Version:
     number = str(found.version)
     run = runs.get(found.run_id or "")
     run_dir = found.tags.get(RUN_DIR_TAG)
     inside = store.within(root, run_dir) if run_dir else None
     parts = inside.split("/") if inside else []
+    metrics = dict(run.data.metrics) if run else {}
     return Version(
         name=model.name,
         version=number,
@@ -178,15 +187,21 @@ def _version(
         made_in=(parts[0], parts[1]) if len(parts) > 2 else None,
         mlflow_run_id=found.run_id or None,
         mlflow_experiment_id=run.info.experiment_id if run else None,
-        metrics=dict(run.data.metrics) if run else {},
+        metrics=metrics,
+        headline=_headline(metrics, decided),
         params=dict(run.data.params) if run else {},
         tags=dict(found.tags),
     )
 
 
-def details(version: Version) -> dict[str, Any]:
-    """What the page of a version shows besides its curves."""
-    judged, used = _lineage(version)
+def details(version: Version, newest: Sequence[str]) -> dict[str, Any]:
+    """What the page of a version shows besides its curves.
+
+    Args:
+        version: the version.
+        newest: directories of the runs in which its predictions are looked for.
+    """
+    judged, used = _lineage(version, newest)
     return {
         **version.to_mapping(),
         "name": version.name,
@@ -205,30 +220,29 @@ def _mlflow_url(version: Version) -> str | None:
     known = version.mlflow_run_id and version.mlflow_experiment_id
     if not known or not uri.startswith(("http://", "https://")):
         return None
-    address = re.sub(r"//[^/@]*@", "//", uri).rstrip("/")
+    address = registry.shown(uri).rstrip("/")
     return f"{address}/#/experiments/{version.mlflow_experiment_id}/runs/{version.mlflow_run_id}"
 
 
-def _lineage(version: Version) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+def _lineage(
+    version: Version, newest: Sequence[str]
+) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
     """How a version was judged in the run that made it, and which runs have scored with it."""
     if version.made_in is None:
         return None, []
     dag, run = version.made_in
     root = settings.store_root()
     judged, used = None, []
-    runs = store.list_names(join(root, dag))
-    newest = sorted(runs, reverse=True)[:_MOST_RUNS]
     for each in dict.fromkeys([run, *newest]):
         for result in _results(join(root, dag, each)):
             is_own = (result.get("model") or {}).get("version") == version.version
             if not is_own or result["model"].get("name") != version.name:
                 continue
             if result["job"] == "evaluate" and each == run:
-                judged = {"metrics": result["metrics"], "champion": result["champion"]}
+                judged = {"metrics": result.get("metrics"), "champion": result.get("champion")}
             elif result["job"] == "predict":
-                used.append(
-                    {"directory": each, "rows": result["rows"], "finished": result["finished"]}
-                )
+                scored = {name: result.get(name) for name in ("rows", "finished")}
+                used.append({"directory": each, **scored})
     return judged, used
 
 

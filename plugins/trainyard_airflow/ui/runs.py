@@ -112,8 +112,9 @@ def find_run(session: Session, dag_id: str, run_id: str) -> Run | None:
 
 
 def run_ids(session: Session, dag_ids: Collection[str]) -> dict[tuple[str, str], tuple[str, str]]:
-    """The runs of some DAGs, by the names of their directories."""
-    rows = session.execute(select(DagRun.dag_id, DagRun.run_id).where(DagRun.dag_id.in_(dag_ids)))
+    """The runs of some DAGs, by the names of their directories, the newest ones first."""
+    known = select(DagRun.dag_id, DagRun.run_id).where(DagRun.dag_id.in_(dag_ids))
+    rows = session.execute(known.order_by(DagRun.run_after.desc()))
     return {(safe_name(dag), safe_name(run)): (dag, run) for dag, run in rows}
 
 

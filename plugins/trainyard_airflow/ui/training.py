@@ -8,22 +8,30 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from trainyard import rundir
-from trainyard.errors import JobError
-from trainyard.layout import VERDICT, join
+from trainyard.layout import FAILURE, RESULT, join
 from trainyard_airflow import masking
 from trainyard_airflow.ui import report
-from trainyard_airflow.ui.events import Follower, Told
+from trainyard_airflow.ui.events import Follower
+from trainyard_airflow.ui.reading import read_object
 from trainyard_airflow.ui.runs import UNFINISHED, Run, Task
+from trainyard_airflow.ui.told import Told
 
 _log = logging.getLogger(__name__)
 
 _TRAINING = ("train_horovod", "train_xgboost", "tune")
+BEST = "best_"
+"""Begins the name of a search's curve that tells the best value so far."""
+
 _CLOCKS = 60.0
 """Seconds by which a driver's clock may go after Airflow's."""
 
-_SHOWN = ("job", "rows", "metrics", "model", "task", "champion", "reused", "fingerprints")
+_SHOWN = (
+    *("job", "rows", "metrics", "model", "task", "champion", "reused", "fingerprints"),
+    *("best", "trials"),
+)
 """Of a result; its settings are shown where they are asked for."""
+
+_MAPPINGS = ("rows", "metrics", "model", "champion", "best", "trials", "settings")
 
 
 class UnfinishedError(Exception):
@@ -32,8 +40,13 @@ class UnfinishedError(Exception):
 
 @lru_cache(maxsize=256)
 def _result(run_dir: str) -> dict[str, Any]:
-    result = rundir.read_result(run_dir)
+    result = read_object(join(run_dir, RESULT))
     if result is None:
+        raise UnfinishedError
+    if not isinstance(result.get("job"), str) or not all(
+        isinstance(result.get(name, {}), dict | None) for name in _MAPPINGS
+    ):
+        _log.warning("What lies in %s is no result of a job.", run_dir)
         raise UnfinishedError
     return result
 
@@ -44,26 +57,19 @@ def result_of(run_dir: str) -> dict[str, Any] | None:
         return _result(run_dir)
     except UnfinishedError:
         return None
-    except (JobError, OSError) as error:
-        _log.warning("The result in %s cannot be read: %s", run_dir, error)
-        return None
 
 
 def is_training(result: Mapping[str, Any] | None, told: Told | None) -> bool:
     """Whether a job has curves."""
     if told is not None and told.curves:
         return True
-    return result is not None and result.get("job") in _TRAINING
+    return result is not None and result["job"] in _TRAINING
 
 
 def state(run: Run, root: str, follower: Follower) -> dict[str, Any]:
     """All that the page of a run shows besides its curves and its report."""
     stages = [stage(run, task, root, follower) for task in run.tasks]
     evaluated = [(t, s) for t, s in zip(run.tasks, stages, strict=True) if s["job"] == "evaluate"]
-    evaluation = None
-    if evaluated:
-        task, shown = evaluated[-1]
-        evaluation = _headline(run.directory(root, task), shown)
     return {
         "dag_id": run.dag_id,
         "run_id": run.run_id,
@@ -74,18 +80,21 @@ def state(run: Run, root: str, follower: Follower) -> dict[str, Any]:
         "note": masking.mask(run.note) if run.note else None,
         "now": time.time(),
         "stages": stages,
-        "evaluation": evaluation,
+        "evaluation": _headline(run.directory(root, evaluated[-1][0]), evaluated[-1][1])
+        if evaluated
+        else None,
     }
 
 
 def stage(run: Run, task: Task, root: str, follower: Follower) -> dict[str, Any]:
     """A task: when it ran, how far it is, and what came of it."""
     run_dir = run.directory(root, task)
-    result = result_of(run_dir)
+    has_begun = task.attempt > 0
+    result = result_of(run_dir) if has_begun else None
     told = None
-    if result is None or result.get("job") in _TRAINING:
+    if has_begun and (result is None or result["job"] in _TRAINING):
         told = _told(run_dir, follower)
-    running = told is not None and not task.is_over and result is None
+    running = told if result is None and not task.is_over else None
     return {
         "task_id": task.task_id,
         "map_index": task.map_index,
@@ -97,13 +106,18 @@ def stage(run: Run, task: Task, root: str, follower: Follower) -> dict[str, Any]
         "job": result["job"] if result else None,
         "has_curves": is_training(result, told),
         "steps": told.last if told is not None else 0,
-        "progress": progress(told) if running and told is not None else [],
-        "notes": list(told.notes)[-3:] if running and told is not None else [],
-        "spark": told.spark if running and told is not None else None,
+        "progress": progress(running) if running is not None else [],
+        "notes": notes(running) if running is not None else [],
+        "spark": running.spark if running is not None else None,
         "failure": None if result else failure(run_dir, task),
-        "result": _shown(result) if result else None,
+        "result": _shown(run_dir, result) if result else None,
         "run_dir": run_dir if result or (told is not None and told.seen) else None,
     }
+
+
+def notes(told: Told) -> list[dict[str, Any]]:
+    """The last notes of a job."""
+    return [{**note, "text": masking.mask(note["text"])} for note in list(told.notes)[-3:]]
 
 
 def progress(told: Told) -> list[dict[str, Any]]:
@@ -116,35 +130,34 @@ def failure(run_dir: str, task: Task) -> dict[str, Any] | None:
     """Why a task failed, in its job's own words; None where it has not, or said nothing."""
     if task.state not in ("failed", "up_for_retry"):
         return None
+    record = read_object(join(run_dir, FAILURE))
+    if record is None:
+        return None
     try:
-        record = rundir.read_failure(run_dir, after_claim=-1)
-    except (OSError, ValueError, KeyError) as error:
-        _log.warning("The failure in %s cannot be read: %s", run_dir, error)
+        known = {
+            "cause": masking.mask(str(record["cause"])),
+            "fix": masking.mask(str(record["fix"])),
+            "permanent": bool(record["permanent"]),
+            "time": float(record["time"]),
+        }
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        _log.warning("What lies in %s is no failure of a job: %r", run_dir, error)
         return None
-    if record is None or record["time"] < (task.start or 0.0) - _CLOCKS:
-        return None
-    return {
-        "cause": masking.mask(str(record["cause"])),
-        "fix": masking.mask(str(record["fix"])),
-        "permanent": bool(record["permanent"]),
-        "time": record["time"],
-    }
+    return known if known["time"] >= (task.start or 0.0) - _CLOCKS else None
 
 
 def curves(run_dir: str, follower: Follower, cursor: str) -> dict[str, Any]:
     """The curves of a training since a cursor; see `Told.new_since`."""
     told = _told(run_dir, follower) or Told()
     result = result_of(run_dir)
-    metrics = (result or {}).get("metrics") or {}
-    best = metrics.get("best_epoch") or metrics.get("best_round") or _least(told)
     return {
         **told.new_since(cursor),
         "unit": _unit(told, result),
-        "best": best,
+        "best": _best(told, result),
         "resumed": told.resumed(),
         "ranks": told.ranks,
         "is_partial": told.is_sample,
-        "is_damaged": told.is_damaged,
+        "is_damaged": told.is_damaged or told.is_behind,
     }
 
 
@@ -156,8 +169,17 @@ def _told(run_dir: str, follower: Follower) -> Told | None:
         return None
 
 
-def _least(told: Told) -> int | None:
-    """The step with the least validation loss so far, or loss, as a training decides by it."""
+def _best(told: Told, result: Mapping[str, Any] | None) -> int | None:
+    """The step that is kept, or would be if the training ended now."""
+    metrics = (result or {}).get("metrics") or {}
+    for name in ("best_epoch", "best_round"):
+        if isinstance(metrics.get(name), int):
+            return int(metrics[name])
+    for name, curve in told.curves.items():
+        if name.startswith(BEST):
+            known = [value for value in curve if value == value]
+            return curve.index(known[-1]) + 1 if known else None
+    # As a training decides by it.
     for name in ("validation_loss", "loss"):
         if curve := told.curves.get(name):
             numbers = [value for value in curve if value == value]
@@ -173,24 +195,28 @@ def _unit(told: Told, result: Mapping[str, Any] | None) -> str:
     return {"train_xgboost": "round", "tune": "trial"}.get(str(job), "epoch")
 
 
-def _shown(result: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(run_dir: str, result: Mapping[str, Any]) -> dict[str, Any]:
     shown = {name: result[name] for name in _SHOWN if name in result}
+    if result["job"] == "evaluate":
+        shown["main"] = report.main_metric(result, report.verdict(run_dir))
     return {**shown, "started": result.get("started"), "finished": result.get("finished")}
 
 
 def _headline(run_dir: str, shown: Mapping[str, Any]) -> dict[str, Any]:
     """The one number of a run, and whether its model serves."""
     result = shown["result"]
-    name = report.main_metric(result)
-    champion = result.get("champion")
+    name, champion = result["main"], result.get("champion")
     return {
         "task_id": shown["task_id"],
         "map_index": shown["map_index"],
         "metric": name,
-        "value": result["metrics"].get(name),
+        "value": (result.get("metrics") or {}).get(name),
         "rows": result.get("rows"),
         "model": result.get("model"),
         "champion": champion
-        and {"version": champion["version"], "value": champion["metrics"].get(name)},
-        "verdict": report.read(join(run_dir, "report", VERDICT)),
+        and {
+            "version": champion.get("version"),
+            "value": (champion.get("metrics") or {}).get(name),
+        },
+        "verdict": report.verdict(run_dir),
     }

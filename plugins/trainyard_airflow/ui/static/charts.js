@@ -33,6 +33,18 @@ export function palette() {
   return themes[isDark() ? "dark" : "light"];
 }
 
+// The library takes texts for markup: names of classes, metrics and columns are none.
+export function plain(value) {
+  if (typeof value === "string")
+    return value.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  if (Array.isArray(value)) return value.map(plain);
+  if (value === null || typeof value !== "object") return value;
+  // A template of what is shown under the pointer is markup, made here.
+  return Object.fromEntries(
+    Object.entries(value).map(([key, inner]) => [key, key === "hovertemplate" ? inner : plain(inner)]),
+  );
+}
+
 let loading = null;
 
 export function library() {
@@ -116,7 +128,7 @@ export class Chart {
     const colours = palette();
     const { data, layout } = this.spec(colours);
     const Plotly = await library();
-    await Plotly.react(this.plot, data, style(layout, colours), {
+    await Plotly.react(this.plot, plain(data), plain(style(layout, colours)), {
       displayModeBar: false,
       responsive: true,
     });

@@ -1,33 +1,24 @@
 // Two versions side by side: what differs in how they were made, and in what came of it.
 
 import { Chart, curvesTable } from "./charts.js";
-import { get, pagePath, path, watch } from "./data.js";
-import { el, main, section, table } from "./dom.js";
-import { label, metric, moment, signed } from "./format.js";
-import { runLink } from "./versions.js";
+import { get, path, watch } from "./data.js";
+import { el, main, section, table, unless } from "./dom.js";
+import { capital, label, metric, moment, signed } from "./format.js";
+import { runLink, trail } from "./versions.js";
 import "./theme.js";
 
 const { model } = document.body.dataset;
 const asked = new URLSearchParams(window.location.search);
 const title = `${model}: versions ${asked.get("a")} and ${asked.get("b")}`;
 
-watch(look, 2, (error) => {
-  if (error)
-    main(title, el("h1", {}, title), el("div", { class: "alert", role: "alert" }, el("p", {}, String(error.message))));
-});
+watch(look, 2, unless(title));
 
 async function look() {
   const shown = await get(`models/${path(model)}/compare?${asked}`);
   const { a, b } = shown;
   main(
     title,
-    el(
-      "nav",
-      { "aria-label": "Where this is" },
-      el("a", { href: pagePath("models") }, "Models"),
-      " / ",
-      el("a", { href: pagePath(`models/${path(model)}`) }, model),
-    ),
+    trail(model),
     el("h1", {}, `Version ${a.version} and version ${b.version} of ${model}`),
     section("made", "How they were made", made(a, b)),
     section("parameters", "Parameters that differ", parameters(shown)),
@@ -54,12 +45,10 @@ function parameters({ a, b, differing }) {
 }
 
 function metrics(a, b) {
-  const own = (version) =>
-    version.evaluation
-      ? Object.fromEntries(Object.entries(version.evaluation.metrics).map(([n, v]) => [n, v.value]))
-      : version.metrics;
-  const areJudged = Boolean(a.evaluation && b.evaluation);
-  const [one, other] = areJudged ? [own(a), own(b)] : [a.metrics, b.metrics];
+  const judged = [a, b].map((version) => version.evaluation?.metrics);
+  const values = (found) =>
+    Object.fromEntries(Object.entries(found).map(([name, { value }]) => [name, value]));
+  const [one, other] = judged.every(Boolean) ? judged.map(values) : [a.metrics, b.metrics];
   const names = Object.keys(one).filter((name) => name in other);
   const rows = names.map((name) => [
     label(name),
@@ -104,7 +93,7 @@ function curves(a, b) {
           })),
           layout: {
             showlegend: true,
-            xaxis: { title: unit === "round" ? "Round" : "Epoch" },
+            xaxis: { title: capital(unit) },
             yaxis: { title: label(name) },
           },
           note: `At the end ${metric(one[name][1].at(-1))} and ${metric(other[name][1].at(-1))}.`,

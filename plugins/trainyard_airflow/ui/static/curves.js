@@ -1,10 +1,12 @@
-// The curves of a training: training and validation together, the best step marked.
+// The curves of a training: training and validation together, the best step marked. Those of a
+// search: each trial's value, and the best so far.
 
-import { Chart, curvesTable } from "./charts.js";
+import { Chart, curvesTable, plain } from "./charts.js";
 import { el, replace, table } from "./dom.js";
-import { bytes, label, metric, number } from "./format.js";
+import { bytes, capital, label, metric, number } from "./format.js";
 
 const VALIDATION = "validation_";
+const BEST = "best_";
 const THROUGHPUT = new Set(["rows_per_second", "rounds_per_second"]);
 const MOST_POINTS = 4000;
 
@@ -12,7 +14,8 @@ const MOST_POINTS = 4000;
 function groups(names) {
   const found = new Map();
   for (const name of names) {
-    const base = name.startsWith(VALIDATION) ? name.slice(VALIDATION.length) : name;
+    const own = name.startsWith(BEST) && names.includes(name.slice(BEST.length)) ? name.slice(BEST.length) : name;
+    const base = own.startsWith(VALIDATION) ? own.slice(VALIDATION.length) : own;
     found.set(base, [...(found.get(base) ?? []), name]);
   }
   const rank = (base) => (base === "loss" ? 0 : THROUGHPUT.has(base) ? 2 : 1);
@@ -74,96 +77,110 @@ export class Curves {
   }
 
   show() {
-    for (const [base, names] of groups(Object.keys(this.known))) {
+    this.groups = new Map(groups(Object.keys(this.known)));
+    for (const [base, names] of this.groups) {
       const old = this.charts.get(base);
       if (old) {
         old.draw();
         continue;
       }
       const chart = new Chart(
-        THROUGHPUT.has(base) ? "Throughput" : label(base),
-        (colours) => this.spec(base, names, colours),
-        () => curvesTable(this.unit, Object.fromEntries(names.map((n) => [n, this.known[n]]))),
+        THROUGHPUT.has(base) ? "Throughput" : label(this.isSearch ? names[0] : base),
+        (colours) => this.spec(base, colours),
+        () =>
+          curvesTable(
+            this.isSearch ? "trials ended" : this.unit,
+            Object.fromEntries(this.groups.get(base).map((name) => [name, this.known[name]])),
+          ),
       );
       this.charts.set(base, chart);
       this.holder.append(chart.figure);
     }
   }
 
-  spec(base, names, colours) {
+  spec(base, colours) {
     const isThroughput = THROUGHPUT.has(base);
+    const names = this.groups.get(base);
     const data = names.map((name) => {
       const [steps, values] = this.known[name];
-      const isValidation = name.startsWith(VALIDATION);
       return {
         type: "scatter",
         mode: steps.length < 3 ? "lines+markers" : "lines",
-        name: isThroughput ? label(name) : isValidation ? "Validation" : "Training",
         x: steps,
         y: values,
-        line: {
-          color: colours.series[isValidation ? 1 : 0],
-          width: isValidation ? 2.25 : 1.75,
-          dash: isValidation || isThroughput ? "solid" : "dot",
-        },
-        hovertemplate: `${this.unit} %{x}: %{y:.5g}<extra>%{fullData.name}</extra>`,
+        hovertemplate: `${plain(this.unit)} %{x}: %{y:.5g}<extra>%{fullData.name}</extra>`,
+        ...this.line(name, isThroughput, colours),
       };
     });
-    const shapes = this.resumed.map((step) => ({
-      type: "line",
-      x0: step - 0.5,
-      x1: step - 0.5,
-      yref: "paper",
-      y0: 0,
-      y1: 1,
-      line: { color: colours.quiet, width: 1, dash: "dash" },
-    }));
+    const across = (x, line) => ({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line });
+    const shapes = this.resumed.map((step) =>
+      across(step - 0.5, { color: colours.quiet, width: 1, dash: "dash" }),
+    );
     const annotations = [];
     const judged = names.find((name) => name.startsWith(VALIDATION)) ?? names[0];
-    const at = this.known[judged][0].indexOf(this.best);
-    const atBest = at < 0 ? null : this.known[judged][1][at];
+    const [steps, values] = this.known[judged];
+    const at = steps.indexOf(this.best);
     if (this.best && !isThroughput) {
-      shapes.push({
-        type: "line",
-        x0: this.best,
-        x1: this.best,
-        yref: "paper",
-        y0: 0,
-        y1: 1,
-        line: { color: colours.quiet, width: 1 },
-      });
+      shapes.push(across(this.best, { color: colours.quiet, width: 1 }));
       annotations.push({
         x: this.best,
         yref: "paper",
         y: 0.5,
         xanchor: this.best > this.last / 2 ? "right" : "left",
-        text: ` best: ${this.unit} ${number(this.best)} `,
+        text: ` best: ${this.step(this.best)} `,
         showarrow: false,
         font: { color: colours.quiet, size: 12 },
         bgcolor: colours.ground,
       });
     }
-    const values = this.known[judged][1];
-    const now = values[values.length - 1];
-    const best = atBest !== null && !isThroughput ? `${metric(atBest)} at the best ${this.unit}; ` : "";
+    const now = values.at(-1);
+    const reached = this.known[names.find((name) => name.startsWith(BEST)) ?? judged][1].at(-1);
+    const best = at >= 0 && !isThroughput ? `${metric(values[at])} at the best ${this.unit}; ` : "";
     const last = isThroughput ? `${number(now)} rows per second` : metric(now);
     return {
       data,
       layout: {
         showlegend: true,
         xaxis: {
-          title: this.unit === "round" ? "Round" : "Epoch",
+          title: this.isSearch ? "Trials that have ended" : capital(this.unit),
           ...(this.last < 12 ? { dtick: 1 } : {}),
         },
         yaxis: {
-          title: isThroughput ? "rows per second, all ranks" : label(base),
+          title: isThroughput ? "rows per second, all ranks" : label(this.isSearch ? judged : base),
           ...(isThroughput ? { rangemode: "tozero" } : {}),
         },
         shapes,
         annotations,
       },
-      note: `${label(judged)}: ${best}${last} at ${this.unit} ${number(this.last)}.`,
+      note: this.isSearch
+        ? `${label(judged)}: ${metric(reached)} by the best of ${number(this.last)} trials.`
+        : `${label(judged)}: ${best}${last} at ${this.step(this.last)}.`,
     };
+  }
+
+  // How one curve of a chart is drawn.
+  line(name, isThroughput, colours) {
+    if (this.isSearch)
+      return name.startsWith(BEST)
+        ? { name: "Best so far", mode: "lines", line: { color: colours.series[2], width: 2.25, shape: "hv" } }
+        : { name: "Each trial", mode: "markers", marker: { color: colours.series[0], size: 8 } };
+    const isValidation = name.startsWith(VALIDATION);
+    return {
+      name: isThroughput ? label(name) : isValidation ? "Validation" : "Training",
+      line: {
+        color: colours.series[isValidation ? 1 : 0],
+        width: isValidation ? 2.25 : 1.75,
+        dash: isValidation || isThroughput ? "solid" : "dot",
+      },
+    };
+  }
+
+  get isSearch() {
+    return this.unit === "trial";
+  }
+
+  step(place) {
+    return this.isSearch ? `after ${number(place)} trials` : `${this.unit} ${number(place)}`;
   }
 
   showRanks(ranks) {

@@ -60,12 +60,22 @@ export function table(caption, heads, rows, options = {}) {
   );
 }
 
+export function alert(...children) {
+  return el("div", { class: "alert", role: "alert" }, ...children);
+}
+
 // Replaces what an element holds, only where it has changed, so that focus and selection stay.
 export function replace(element, ...children) {
   const fresh = el("div", {}, ...children);
   if (fresh.innerHTML === element.innerHTML) return false;
   element.replaceChildren(...fresh.childNodes);
   return true;
+}
+
+// What is shown of a page that cannot be had; nothing while it can.
+export function unless(title) {
+  return (error) =>
+    error && main(title, el("h1", {}, title), alert(el("p", {}, String(error.message))));
 }
 
 export function main(title, ...children) {

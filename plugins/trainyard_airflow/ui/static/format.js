@@ -1,9 +1,9 @@
-// Numbers, times and names as readers expect them.
+// Numbers, times and names as readers expect them; a dash for what is none.
 
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 export function number(value, digits = 4) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (typeof value !== "number" || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return String(value);
   if (Number.isInteger(value) || Math.abs(value) >= 1000) return grouped.format(value);
   const text = value.toPrecision(digits);
@@ -12,18 +12,18 @@ export function number(value, digits = 4) {
 
 // A share with the same number of decimals everywhere, so that columns line up.
 export function metric(value) {
-  if (value === null || value === undefined) return "–";
+  if (typeof value !== "number") return "–";
   return Math.abs(value) < 10 ? value.toFixed(4) : number(value, 5);
 }
 
 export function signed(value) {
-  if (value === null || value === undefined) return "–";
+  if (typeof value !== "number") return "–";
   const text = metric(Math.abs(value));
   return Number(text) === 0 ? text : (value > 0 ? "+" : "−") + text;
 }
 
 export function duration(seconds) {
-  if (seconds === null || seconds === undefined) return "";
+  if (typeof seconds !== "number") return "";
   const whole = Math.max(0, Math.round(seconds));
   const two = (part) => String(part).padStart(2, "0");
   if (whole < 60) return `${whole}\u00a0s`;
@@ -71,16 +71,20 @@ const names = {
   brier: "Brier score",
 };
 
+export function capital(text) {
+  return String(text).charAt(0).toUpperCase() + String(text).slice(1);
+}
+
 // "validation_roc_auc" as "Validation ROC AUC".
-export function label(name) {
+export function label(given) {
+  const name = String(given ?? "–");
   for (const split of ["validation_", "test_", "train_", "holdout_"]) {
     if (name.startsWith(split)) {
       const rest = label(name.slice(split.length));
       const plain = names[name.slice(split.length)] ?? rest.charAt(0).toLowerCase() + rest.slice(1);
-      return `${split.charAt(0).toUpperCase()}${split.slice(1, -1)} ${plain}`;
+      return `${capital(split.slice(0, -1))} ${plain}`;
     }
   }
   if (names[name]) return names[name];
-  const text = name.replaceAll("_at_", "@").replaceAll("_", " ");
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  return capital(name.replaceAll("_at_", "@").replaceAll("_", " "));
 }

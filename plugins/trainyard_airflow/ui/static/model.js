@@ -2,23 +2,20 @@
 
 import { Chart } from "./charts.js";
 import { get, pagePath, path, watch } from "./data.js";
-import { el, main, section, table } from "./dom.js";
+import { el, main, section, table, unless } from "./dom.js";
 import { label, metric, moment } from "./format.js";
-import { aliasTags, runLink, when } from "./versions.js";
+import { aliasTags, runLink, trail, when } from "./versions.js";
 import "./theme.js";
 
 const { model } = document.body.dataset;
 
-watch(look, 60, (error) => {
-  if (error)
-    main(model, el("h1", {}, model), el("div", { class: "alert", role: "alert" }, el("p", {}, String(error.message))));
-});
+watch(look, 60, unless(model));
 
 async function look() {
   const { name, versions } = await get(`models/${path(model)}`);
   main(
     name,
-    el("nav", { "aria-label": "Where this is" }, el("a", { href: pagePath("models") }, "Models")),
+    trail(),
     el("h1", {}, name),
     serving(versions),
     chart(versions),
@@ -70,10 +67,12 @@ function chart(versions) {
       ],
       layout: {
         showlegend: true,
-        xaxis: { title: "version", type: "category" },
+        xaxis: { title: "version", type: "category", nticks: 25 },
         yaxis: { title: label(name) },
       },
-      note: `From ${metric(own[0].headline.value)} to ${metric(own.at(-1).headline.value)}; versions that have served are marked.`,
+      note: `From ${metric(own[0].headline.value)} to ${metric(own.at(-1).headline.value)}${
+        own.some((version) => version.promoted) ? "; versions that have served are marked" : ""
+      }.`,
     }),
     () => ({
       heads: ["version", name, "has served"],

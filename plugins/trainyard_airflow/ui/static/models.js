@@ -1,21 +1,17 @@
 // The page of all models: which version of each serves, and how versions have gone.
 
 import { get, pagePath, path, watch } from "./data.js";
-import { el, main, table } from "./dom.js";
+import { el, main, table, unless } from "./dom.js";
 import { label, metric } from "./format.js";
 import { trend, when } from "./versions.js";
 import "./theme.js";
 
-watch(look, 60, (error) => error && main("Models", el("h1", {}, "Models"), alert(error)));
+watch(look, 60, unless("Models"));
 
 async function look() {
   const { models } = await get("models");
   main("Models", el("h1", {}, "Models"), models.length ? list(models) : empty());
   return false;
-}
-
-function alert(error) {
-  return el("div", { class: "alert", role: "alert" }, el("p", {}, String(error.message)));
 }
 
 function empty() {

@@ -1,8 +1,10 @@
 // Tasks of a run: their strip, what runs, and why one failed.
 
 import { airflowPath, path } from "./data.js";
-import { el } from "./dom.js";
+import { alert, el } from "./dom.js";
 import { duration, label, metric, number, timeOfDay } from "./format.js";
+
+const MOST_MAPPED = 6;
 
 const kinds = {
   success: "good",
@@ -56,24 +58,42 @@ function outside(address, text) {
 }
 
 export function strip(stages, now) {
+  const parts = [...new Set(stages.map((stage) => stage.task_id))].flatMap((task) => {
+    const own = stages.filter((stage) => stage.task_id === task);
+    return own.length > MOST_MAPPED ? [folded(task, own)] : own.map((stage) => box(stage, now));
+  });
+  return el("ol", { class: "stages", "aria-label": "Stages of the run" }, parts);
+}
+
+// Many instances of a mapped task as one.
+function folded(task, own) {
+  const counts = new Map();
+  for (const stage of own) counts.set(wordOf(stage.state), (counts.get(wordOf(stage.state)) ?? 0) + 1);
+  const kinds = own.map((stage) => kindOf(stage.state));
+  const kind =
+    ["bad", "busy"].find((each) => kinds.includes(each)) ?? (kinds.includes("idle") ? "idle" : "good");
+  const said = [...counts].map(([word, count]) => `${number(count)} ${word}`).join(", ");
   return el(
-    "ol",
-    { class: "stages", "aria-label": "Stages of the run" },
-    stages.map((stage) => {
-      const kind = kindOf(stage.state);
-      const until = stage.end ?? (stage.start && kind === "busy" ? now : null);
-      const took = stage.start && until ? duration(until - stage.start) : "";
-      const current = stage.progress.at(-1);
-      const share =
-        current && current.total ? ` ${Math.floor((100 * current.done) / current.total)} %` : "";
-      return el(
-        "li",
-        { class: "stage", "data-kind": kind },
-        el("strong", {}, nameOf(stage)),
-        el("p", { class: "state" }, `${wordOf(stage.state)}${share}`),
-        el("p", {}, kind === "idle" ? "" : [timeOfDay(stage.start), took].filter(Boolean).join(" · ")),
-      );
-    }),
+    "li",
+    { class: "stage", "data-kind": kind },
+    el("strong", {}, `${task} [${number(own.length)}]`),
+    el("p", { class: "state" }, said),
+  );
+}
+
+function box(stage, now) {
+  const kind = kindOf(stage.state);
+  const until = stage.end ?? (stage.start && kind === "busy" ? now : null);
+  const took = stage.start && until ? duration(until - stage.start) : "";
+  const current = stage.progress.at(-1);
+  const share =
+    current && current.total ? ` ${Math.floor((100 * current.done) / current.total)} %` : "";
+  return el(
+    "li",
+    { class: "stage", "data-kind": kind },
+    el("strong", {}, nameOf(stage)),
+    el("p", { class: "state" }, `${wordOf(stage.state)}${share}`),
+    el("p", {}, kind === "idle" ? "" : [timeOfDay(stage.start), took].filter(Boolean).join(" · ")),
   );
 }
 
@@ -97,7 +117,9 @@ export function running(stages) {
           "p",
           {},
           el("b", {}, name),
-          `  ${step.unit} ${number(step.done)} of ${number(step.total)}${left}`,
+          step.unit === "trial"
+            ? `  ${number(step.done)} of ${number(step.total)} trials${left}`
+            : `  ${step.unit} ${number(step.done)} of ${number(step.total)}${left}`,
         ),
         el("progress", { max: step.total || 1, value: step.done, "aria-label": name }),
         figures ? el("p", { class: "quiet small" }, figures) : null,
@@ -113,9 +135,7 @@ export function failures(stages, link) {
     .map((stage) => {
       const known = stage.failure;
       const again = stage.state === "up_for_retry" ? " Airflow will try it again." : "";
-      return el(
-        "div",
-        { class: "alert", role: "alert" },
+      return alert(
         el("p", {}, el("b", {}, `${nameOf(stage)} failed.`), again),
         known ? el("p", {}, el("b", {}, "Cause: "), known.cause) : null,
         known ? el("p", {}, el("b", {}, "Fix: "), known.fix) : null,
@@ -140,8 +160,12 @@ export function outcome(stage) {
     if (result.model) parts.push(`${result.model.name} version ${result.model.version}`);
   }
   if (stage.job === "evaluate") {
-    const name = result.task === "regression" ? "rmse" : "accuracy";
-    parts.push(`${label(name)} ${metric(result.metrics?.[name]?.value)}`);
+    parts.push(`${label(result.main)} ${metric(result.metrics?.[result.main]?.value)}`);
+  }
+  if (stage.job === "tune" && result.best) {
+    const { trial, metric: name, value } = result.best;
+    const count = Object.values(result.trials ?? {}).reduce((sum, ended) => sum + ended, 0);
+    parts.push(`${label(name)} ${metric(value)} by trial ${trial}, the best of ${number(count)}`);
   }
   if (stage.job === "predict" && rows.out !== undefined)
     parts.push(`${number(rows.out)} rows scored by version ${result.model?.version}`);

@@ -2,7 +2,7 @@
 
 import { Curves } from "./curves.js";
 import { get, pagePath, path, watch } from "./data.js";
-import { el, main, replace, section } from "./dom.js";
+import { alert, el, main, replace, section } from "./dom.js";
 import { duration, moment } from "./format.js";
 import * as stages from "./stages.js";
 import "./theme.js";
@@ -54,8 +54,5 @@ function emptyText(stage) {
 
 function trouble(error) {
   if (!error) return;
-  replace(
-    place.head,
-    el("div", { class: "alert", role: "alert" }, el("p", {}, String(error.message))),
-  );
+  replace(place.head, alert(el("p", {}, String(error.message))));
 }

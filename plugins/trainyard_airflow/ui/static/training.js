@@ -2,8 +2,10 @@
 
 import { Curves } from "./curves.js";
 import { get, pagePath, path, watch } from "./data.js";
-import { el, main, replace, section, table } from "./dom.js";
+import { alert, el, main, replace, section, table } from "./dom.js";
 import { duration, label, metric, moment, signed } from "./format.js";
+import * as influence from "./influence.js";
+import * as judgement from "./judgement.js";
 import * as report from "./report.js";
 import * as stages from "./stages.js";
 import "./theme.js";
@@ -12,6 +14,7 @@ const { dag, run } = document.body.dataset;
 const here = `runs/${path(dag, run)}`;
 const of = (stage) => `${here}/tasks/${path(stage.task_id, stage.map_index)}`;
 const SECONDS = 1.5;
+const MOST_CURVES = 6;
 
 const place = {
   trouble: el("div", {}),
@@ -21,6 +24,7 @@ const place = {
   answer: el("div", {}),
   running: el("div", {}),
   training: el("div", {}),
+  more: el("p", { class: "quiet", hidden: true }),
   report: el("div", {}),
   files: el("div", {}),
 };
@@ -34,7 +38,11 @@ watch(look, SECONDS, trouble);
 async function look() {
   const state = await get(here);
   show(state);
-  const trainings = state.stages.filter((stage) => stage.has_curves);
+  const trained = state.stages.filter((stage) => stage.has_curves);
+  const trainings = trained.slice(0, MOST_CURVES);
+  const left = trained.length - trainings.length;
+  place.more.hidden = !left;
+  replace(place.more, `Of ${left} more tasks the curves are in each one's own tab Progress.`);
   for (const stage of trainings) await follow(stage, trainings.length > 1);
   await reportOnce(state);
   return !state.is_over || [...curves.values()].some((known) => known.isPartial);
@@ -73,8 +81,8 @@ function answer(evaluation) {
   const [split, rows] = Object.entries(evaluation.rows ?? {})[0] ?? ["", 0];
   const serves = verdict
     ? verdict.promoted
-      ? el("span", { class: "tag good" }, "serves")
-      : el("span", { class: "tag" }, "does not serve")
+      ? el("span", { class: "tag good" }, "promoted")
+      : el("span", { class: "tag" }, "not promoted")
     : null;
   return el(
     "div",
@@ -105,7 +113,9 @@ function answer(evaluation) {
             { class: "quiet" },
             `Against the champion of then, version ${champion.version}: ${signed(value.value - champion.value.value)}.`,
           )
-        : el("p", { class: "quiet" }, "There was no champion to compare with."),
+        : champion
+          ? null
+          : el("p", { class: "quiet" }, "There was no champion to compare with."),
     ),
   );
 }
@@ -131,7 +141,9 @@ async function follow(stage, isOneOfMany) {
 
 async function reportOnce(state) {
   const evaluation = state.evaluation;
-  const trained = state.stages.filter((stage) => stage.has_curves && stage.result);
+  const trained = state.stages
+    .filter((stage) => stage.has_curves && stage.result)
+    .slice(0, MOST_CURVES);
   const key = JSON.stringify([evaluation, trained.map(of)]);
   if (key === reported || (!evaluation && !trained.length)) return;
   const parts = [];
@@ -140,23 +152,34 @@ async function reportOnce(state) {
     const { evaluation: found } = await get(`${route}/report`);
     if (found)
       parts.push(
-        report.metrics(found),
-        report.verdict(found.verdict),
-        report.charts(found),
-        report.mistakes(found),
-        report.misses(found),
+        shown(report.metrics, found),
+        shown(report.verdict, found.verdict),
+        shown(judgement.charts, found),
+        shown(report.mistakes, found),
+        shown(report.misses, found),
         report.pictures(route, found.pictures, !found.charts),
       );
   }
   for (const stage of trained) {
     const found = await get(`${of(stage)}/report`);
     parts.push(
-      report.importances(found.importances),
-      report.pictures(of(stage), found.pictures, false),
+      shown(report.trials, found.search),
+      shown(influence.influences, found.search),
+      shown(influence.importances, found.importances),
+      report.pictures(of(stage), found.pictures, stage.job === "tune"),
     );
   }
   reported = key;
   place.report.replaceChildren(...parts.filter((part) => part !== null));
+}
+
+// A part of a report; a file that is none, or of another version, must not hide the others.
+function shown(make, found) {
+  try {
+    return make(found);
+  } catch {
+    return alert(el("p", {}, "A part of the report cannot be read, and is left out."));
+  }
 }
 
 function files(state) {
@@ -180,13 +203,7 @@ function trouble(error) {
   const isGone = [401, 403, 404].includes(error?.status);
   place.trouble.replaceChildren(
     ...(error
-      ? [
-          el(
-            "div",
-            { class: "alert", role: "alert" },
-            el("p", {}, el("b", {}, "Not up to date. "), text, isGone ? "" : " Trying again."),
-          ),
-        ]
+      ? [alert(el("p", {}, el("b", {}, "Not up to date. "), text, isGone ? "" : " Trying again."))]
       : []),
   );
 }

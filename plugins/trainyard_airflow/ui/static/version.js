@@ -1,19 +1,16 @@
 // The page of a version: how good it is, what made it, and where it is used.
 
 import { Curves } from "./curves.js";
-import { get, pagePath, path, watch } from "./data.js";
-import { el, main, section, table } from "./dom.js";
+import { get, path, watch } from "./data.js";
+import { el, main, section, table, unless } from "./dom.js";
 import { label, metric, moment, number } from "./format.js";
-import { aliasTags, runLink } from "./versions.js";
+import { aliasTags, runLink, trail } from "./versions.js";
 import "./theme.js";
 
 const { model, version } = document.body.dataset;
 const title = `${model} version ${version}`;
 
-watch(look, 2, (error) => {
-  if (error)
-    main(title, el("h1", {}, title), el("div", { class: "alert", role: "alert" }, el("p", {}, String(error.message))));
-});
+watch(look, 2, unless(title));
 
 async function look() {
   const shown = await get(`models/${path(model)}/versions/${path(version)}`);
@@ -21,13 +18,7 @@ async function look() {
   const hasCurves = Object.keys(shown.curves?.curves ?? {}).length > 0;
   main(
     title,
-    el(
-      "nav",
-      { "aria-label": "Where this is" },
-      el("a", { href: pagePath("models") }, "Models"),
-      " / ",
-      el("a", { href: pagePath(`models/${path(model)}`) }, model),
-    ),
+    trail(model),
     el("div", { class: "head" }, el("h1", {}, title), el("span", {}, ...aliasTags(shown))),
     shown.verdict ? el("p", {}, shown.verdict) : null,
     lineage(shown),

@@ -1,10 +1,20 @@
 // What pages of models share.
 
-import { airflowPath, path } from "./data.js";
+import { airflowPath, pagePath, path } from "./data.js";
 import { el } from "./dom.js";
 import { label, metric, moment } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
+
+// The way here: all models, and the one that a page is of a part of.
+export function trail(model) {
+  return el(
+    "nav",
+    { "aria-label": "Where this is" },
+    el("a", { href: pagePath("models") }, "Models"),
+    model ? [" / ", el("a", { href: pagePath(`models/${path(model)}`) }, model)] : null,
+  );
+}
 
 export function when(version) {
   const promoted = version.promoted?.when;
