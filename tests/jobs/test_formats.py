@@ -354,6 +354,24 @@ class TestEvents:
         )
         assert rundir.read_events(root, seen) == []
 
+    def test_what_is_no_event_costs_no_other(self, root: str) -> None:
+        rundir.EventWriter(root, claim=1, writer="driver", every=0).note("a")
+        store.write_bytes(layout.join(root, "events", "notes.jsonl"), b"x")
+        broken = b'{"time": 2, "ki\n[]\n{"time": 1e400, "kind": "note", "text": "b"}\n{"kind": 1}\n'
+        store.write_bytes(layout.join(root, "events", "0002-rank0-000001.jsonl"), broken)
+        found = rundir.read_events(root, {})
+        assert [e["kind"] for e in found] == [*["unreadable"] * 3, "note", "note"]
+        assert {e["writer"] for e in found} == {"0001-driver", "0002-rank0"}
+
+    def test_a_few_segments_are_read_at_a_time(self, root: str) -> None:
+        for claim in (1, 2):
+            events = rundir.EventWriter(root, claim=claim, writer="driver", every=0)
+            for number in range(3):
+                events.note(f"{claim}{number}")
+        seen: dict[str, int] = {}
+        read = [[e["text"] for e in rundir.read_events(root, seen, most=4)] for _ in range(3)]
+        assert read == [["10", "11", "12", "20"], ["21", "22"], []]
+
     def test_segments_are_few(self, root: str) -> None:
         writer = rundir.EventWriter(root, claim=1, writer="driver", every=60)
         for number in range(1000):

@@ -92,7 +92,9 @@ class Site:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def add_run(self, state: str = "success", *, dag_id: str = DAG, run_id: str = RUN) -> None:
+    def add_run(
+        self, state: str = "success", *, dag_id: str = DAG, run_id: str = RUN, at: float = 0
+    ) -> None:
         """Put a DAG run into Airflow's tables."""
         with self.engine.begin() as connection:
             connection.execute(
@@ -101,7 +103,7 @@ class Site:
                     run_id=run_id,
                     run_type="manual",
                     state=state,
-                    run_after=BEGAN,
+                    run_after=BEGAN + timedelta(seconds=at),
                     start_date=BEGAN,
                     clear_number=0,
                     **_needed(DagRun),
@@ -118,6 +120,7 @@ class Site:
         weight: int = 1,
         generation: int = 2,
         map_index: int = -1,
+        attempt: int = 1,
         dag_id: str = DAG,
         run_id: str = RUN,
     ) -> str:
@@ -135,7 +138,7 @@ class Site:
                     operator="SparkJobOperator",
                     start_date=None if state in (None, "queued", "scheduled") else start,
                     end_date=start + timedelta(seconds=seconds) if over else None,
-                    try_number=1,
+                    try_number=attempt,
                     max_tries=generation,
                     priority_weight=weight,
                     **_needed(TaskInstance),

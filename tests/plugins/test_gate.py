@@ -186,6 +186,23 @@ class TestSlices:
             Gate(slices={"shop": {"recall": 0.1}}).judge(evaluation({"recall": 1.0}))
 
 
+@pytest.mark.parametrize(
+    ("rules", "metric"),
+    [
+        ({"minimums": {"f1": 0}, "margins": {"roc_auc": 0, "accuracy": 0}}, "roc_auc"),
+        ({"minimums": {"f1": 0}, "maximums": {"log_loss": 1}}, "f1"),
+        ({"maximums": {"log_loss": 1}}, "log_loss"),
+        ({"slices": {"sex": {"f1": 0.5}}}, "f1"),
+    ],
+)
+def test_the_metric_of_a_verdict_is_its_first_margins_or_else_bounds(
+    rules: dict[str, Any], metric: str
+) -> None:
+    measured = {"f1": 0.5, "roc_auc": 0.5, "accuracy": 0.5, "log_loss": 0.5}
+    judged = {**evaluation(measured), "slices": {"sex": {}}}
+    assert Gate(**rules).judge(judged).metric == metric
+
+
 def test_the_table_shows_each_rule() -> None:
     rules = [
         Rule(name="accuracy", passed=True, measured=0.95, wanted=">= 0.9", sentence=""),

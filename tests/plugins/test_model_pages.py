@@ -96,12 +96,57 @@ def test_pages_of_models(models: Models) -> None:
         assert site.browser("mnist").get(f"/trainyard/api{path}").status_code == 200
 
 
+def test_versions_are_told_by_the_metric_of_the_gate(models: Models) -> None:
+    run = models.client.get_model_version("mnist", "1").run_id
+    for name, value in (("test_roc_auc", 0.5), ("test_log_loss", float("nan"))):
+        models.client.log_metric(run, name, value)
+    told = models.site.get("/models/mnist")["versions"]
+    assert [version["headline"]["metric"] for version in told] == ["accuracy", "accuracy"]
+    for metric, shown in (("roc_auc", "roc_auc"), ("log_loss", "accuracy")):
+        judged = registry.resolve("models:/mnist/2")
+        champions.record_verdict(judged, "it stays", {"metric": metric})
+        versions = {v["version"]: v for v in models.site.get("/models/mnist")["versions"]}
+        assert versions["1"]["headline"]["metric"] == shown
+        assert versions["2"]["headline"]["metric"] == "accuracy", "it has no other"
+        listed = {m["name"]: m["versions"] for m in models.site.get("/models")["models"]}
+        assert listed["mnist"][1]["headline"] == versions["1"]["headline"]
+    details = models.site.get("/models/mnist/versions/1")
+    assert details["metrics"]["test_log_loss"] is None
+
+
+def test_predictions_are_looked_for_in_the_runs_that_began_last(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainyard_airflow.ui.models.MOST_RUNS", 2)
+    for at, run_id in enumerate(["zz", "aa", "bb"], start=1):
+        models.site.add_run(run_id=run_id, at=at)
+        predicted = models.site.add_task("predict", run_id=run_id)
+        model = {"name": "mnist", "version": "1"}
+        write_result(predicted, "predict", model=model, rows={"out": 10})
+    used = models.site.get("/models/mnist/versions/1")["predictions"]
+    assert [each["run"]["run_id"] for each in used] == [RUN, "bb", "aa"]
+
+
+def test_a_version_is_shown_whatever_became_of_what_it_is_from(models: Models) -> None:
+    run = models.client.get_model_version("mnist", "1").run_id
+    models.client.delete_run(run)
+    for result in (b"[]", b'{"job": "evaluate", "model": {"name": "mnist", "version": "1"}}'):
+        for task in ("evaluate", "predict", "train"):
+            run_dir = run_directory(
+                models.site.root, dag_id=DAG, run_id=RUN, task_id=task, generation=2
+            )
+            Path(run_dir, "result.json").write_bytes(result)
+        models.site.get("/models/mnist/versions/1")
+    version = models.site.get("/models/mnist/versions/1")
+    assert (version["params"], version["headline"]) == ({}, None)
+
+
+@pytest.mark.timeout(30)
 def test_a_registry_that_does_not_answer_is_no_secret_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site(tmp_path, monkeypatch)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://user:hunter2@127.0.0.1:9")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     answer = site.browser().get("/trainyard/api/models")
     assert answer.status_code == 503
     assert "hunter2" not in answer.text

@@ -158,7 +158,9 @@ def test_what_is_damaged_is_left_out_and_said(site: Site) -> None:
     store.write_bytes(join(run_dir, EVENTS, "0001-rank1-000001.jsonl"), b'{"time": 1, "kind": "me')
     store.write_bytes(join(run_dir, "result.json"), b'{"job": "train_h')
     assert stages(site)["train"]["state"] == "running"
-    assert site.get(f"{TRAIN}/curves")["is_damaged"]
+    curves = site.get(f"{TRAIN}/curves")
+    assert curves["is_damaged"]
+    assert curves["last"] == 3
 
 
 def test_events_of_other_kinds_and_shapes_do_no_harm(site: Site) -> None:
@@ -264,48 +266,45 @@ def test_a_picture_is_served_by_its_name_alone(site: Site) -> None:
         assert browser.get(f"{here}/{name}").status_code == 404
 
 
-@pytest.mark.parametrize("path", [HERE, TRAIN, f"{TRAIN}/curves", f"{TRAIN}/report"])
-def test_who_has_no_session_and_who_may_not_read_the_dag_sees_nothing(
-    site: Site, path: str
-) -> None:
-    site.add_run()
-    site.add_task("train")
-    asked = {user: site.browser(user).get(f"/trainyard/api{path}") for user in (None, "flights")}
-    assert {user: answer.status_code for user, answer in asked.items()} == {
-        None: 401,
-        "flights": 403,
-    }
-    assert site.browser("mnist").get(f"/trainyard/api{path}").status_code == 200
-
-
-@pytest.mark.parametrize("path", [HERE, TRAIN])
-def test_pages_ask_for_the_same_rights(site: Site, path: str) -> None:
-    page = {"accept": "text/html"}
-    statuses = {
-        user: site.browser(user).get(f"/trainyard{path}", headers=page).status_code
-        for user in (None, "flights", "mnist")
-    }
-    assert statuses == {None: 401, "flights": 403, "mnist": 200}
-
-
-def test_every_route_but_those_of_files_asks_who_one_is(site: Site) -> None:
+def routes() -> dict[str, str]:
+    """An address of every route, by its pattern."""
     from trainyard_airflow.ui.site import make_app
 
-    open_to_all = []
-    for route in make_app().routes:
-        path = getattr(route, "path", "")
-        made = path.format(
-            dag_id=DAG,
-            run_id="r",
-            task_id="t",
-            map_index=-1,
-            name="n",
-            version=1,
-            tag="t",
-        )
-        if site.browser(None).get(f"/trainyard{made}?a=1&b=2").status_code != 401:
-            open_to_all.append(path)
+    known = {"task_id": "evaluate", "name": "confusion.png", "map_index": -1, "version": 1}
+    ids = {"dag_id": DAG, "run_id": quote(RUN, safe=""), "tag": "t", **known}
+    patterns = [getattr(route, "path", "") for route in make_app().routes]
+    return {pattern: f"/trainyard{pattern.format(**ids)}?a=1&b=2" for pattern in patterns}
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/json"])
+def test_who_has_no_session_and_who_may_not_read_the_dag_sees_nothing(
+    site: Site, accept: str
+) -> None:
+    site.add_run()
+    write_evaluation(site.add_task("evaluate"))
+    addresses = routes()
+    of_runs = [pattern for pattern in addresses if "{dag_id}" in pattern]
+    assert len(of_runs) == 7
+    answers = {
+        (user, pattern): site.browser(user).get(address, headers={"accept": accept})
+        for pattern, address in addresses.items()
+        for user in (None, "flights", "mnist")
+    }
+    statuses = {asked: answer.status_code for asked, answer in answers.items()}
+    open_to_all = [pattern for pattern in addresses if statuses[None, pattern] != 401]
     assert open_to_all == ["/static/{tag}/{name}"]
+    for pattern in of_runs:
+        assert (statuses["flights", pattern], statuses["mnist", pattern]) == (403, 200), pattern
+    # What is not a file for everybody is kept nowhere, refusals neither.
+    assert {answer.headers["cache-control"] for answer in answers.values()} == {"no-store"}
+    assert all("content-security-policy" in answer.headers for answer in answers.values())
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"])
+def test_nothing_can_be_changed(site: Site, method: str) -> None:
+    browser = site.browser()
+    answers = [browser.request(method, address) for address in routes().values()]
+    assert {answer.status_code for answer in answers} == {405}
 
 
 def test_an_id_is_no_path(site: Site) -> None:

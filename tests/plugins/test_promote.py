@@ -241,6 +241,7 @@ def test_the_verdict_is_kept_with_the_report_the_run_and_the_version(
     judged["outputs"] = {"report": str(tmp_path / "report")}
     decision = promote(judged).execute(context())
     assert json.loads((tmp_path / "report" / "verdict.json").read_text()) == decision
+    assert versions.tags(made.version)[champions.METRIC_TAG] == decision["metric"] == "accuracy"
     artifact = client.download_artifacts(run_id, "report/verdict.json", str(tmp_path))
     assert json.loads(Path(artifact).read_text()) == decision
     tags = versions.tags("1")
