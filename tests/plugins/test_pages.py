@@ -276,28 +276,26 @@ def routes() -> dict[str, str]:
     return {pattern: f"/trainyard{pattern.format(**ids)}?a=1&b=2" for pattern in patterns}
 
 
-@pytest.mark.parametrize("accept", ["text/html", "application/json"])
-def test_who_has_no_session_and_who_may_not_read_the_dag_sees_nothing(
-    site: Site, accept: str
-) -> None:
+def test_who_has_no_session_and_who_may_not_read_the_dag_sees_nothing(site: Site) -> None:
     site.add_run()
     write_evaluation(site.add_task("evaluate"))
     addresses = routes()
     of_runs = [pattern for pattern in addresses if "{dag_id}" in pattern]
     assert len(of_runs) == 7
-    answers = {
-        (user, pattern): site.browser(user).get(address, headers={"accept": accept})
-        for pattern, address in addresses.items()
-        for user in (None, "flights", "mnist")
-    }
-    statuses = {asked: answer.status_code for asked, answer in answers.items()}
-    open_to_all = [pattern for pattern in addresses if statuses[None, pattern] != 401]
-    assert open_to_all == ["/static/{tag}/{name}"]
-    for pattern in of_runs:
-        assert (statuses["flights", pattern], statuses["mnist", pattern]) == (403, 200), pattern
-    # What is not a file for everybody is kept nowhere, refusals neither.
-    assert {answer.headers["cache-control"] for answer in answers.values()} == {"no-store"}
-    assert all("content-security-policy" in answer.headers for answer in answers.values())
+    for accept in ("text/html", "application/json"):
+        answers = {
+            (user, pattern): site.browser(user).get(address, headers={"accept": accept})
+            for pattern, address in addresses.items()
+            for user in (None, "flights", "mnist")
+        }
+        statuses = {asked: answer.status_code for asked, answer in answers.items()}
+        open_to_all = [pattern for pattern in addresses if statuses[None, pattern] != 401]
+        assert open_to_all == ["/static/{tag}/{name}"]
+        for pattern in of_runs:
+            assert (statuses["flights", pattern], statuses["mnist", pattern]) == (403, 200)
+        # What is not a file for everybody is kept nowhere, refusals neither.
+        assert {answer.headers["cache-control"] for answer in answers.values()} == {"no-store"}
+        assert all("content-security-policy" in answer.headers for answer in answers.values())
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"])
