@@ -10,18 +10,16 @@ import shutil
 import statistics
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import uvicorn
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from playwright.sync_api import sync_playwright
 from tests.plugins.pages import DAG, RUN, Site, write_evaluation
+from tests.ui.served import Settings, served
 
 from trainyard import rundir
 from trainyard_airflow.ui.events import Follower
@@ -30,18 +28,6 @@ from trainyard_airflow.ui.training import curves
 BARS = {"server": 0.150, "bytes": 300_000, "usable": 1.5, "event": 3.0}
 REPEATS = 7
 HERE = f"/runs/{DAG}/{quote(RUN, safe='')}"
-
-
-class Settings:
-    """Sets what the site wants for this whole process."""
-
-    def setenv(self, name: str, value: str) -> None:
-        """Set an environment variable."""
-        os.environ[name] = value
-
-    def setattr(self, target: object, name: str, value: object) -> None:
-        """Set an attribute."""
-        setattr(target, name, value)
 
 
 def main() -> int:
@@ -166,20 +152,6 @@ def until(condition: Callable[[], object]) -> None:
     """Wait for a condition; the pages' policy forbids a browser to wait for a text of code."""
     while not condition():
         time.sleep(0.02)
-
-
-@contextmanager
-def served(site: Site) -> Iterator[str]:
-    """The site on a port of its own."""
-    server = uvicorn.Server(uvicorn.Config(site.app, port=0, log_level="error"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.05)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join()
 
 
 def plugin_cost() -> None:
