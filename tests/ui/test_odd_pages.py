@@ -69,6 +69,7 @@ def look(page: Page, path: str, name: str, size: str = "desktop") -> None:
     for figure in page.locator("figure").all():
         figure.scroll_into_view_if_needed()
         expect(figure.locator("svg").first).to_be_visible()
+    page.wait_for_timeout(500)
     SHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=str(SHOTS / f"{name}-{size}.png"), full_page=True)
     over = "document.documentElement.scrollWidth - document.documentElement.clientWidth"

@@ -105,6 +105,7 @@ def test_every_page_is_accessible_and_fits(
             for figure in visitor.page.locator("figure").all():
                 figure.scroll_into_view_if_needed()
                 expect(figure.locator("svg").first).to_be_visible()
+            visitor.page.wait_for_timeout(500)
             whole = SHOTS / f"whole-{theme}-{size}.png"
             visitor.page.screenshot(path=str(whole), full_page=True)
         violations = Axe().run(visitor.page).response["violations"]

@@ -64,6 +64,7 @@ export class Curves {
   say(answer) {
     const said = [];
     if (answer.is_partial) said.push("A sample of a long run; the rest is being read.");
+    if (!Object.keys(this.known).length) said.push("It has told no figures.");
     const points = Math.max(0, ...Object.values(this.known).map(([steps]) => steps.length));
     if (!answer.is_partial && points < 0.9 * answer.last)
       said.push(

@@ -165,7 +165,7 @@ export function outcome(stage) {
   if (stage.job === "tune" && result.best) {
     const { trial, metric: name, value } = result.best;
     const count = Object.values(result.trials ?? {}).reduce((sum, ended) => sum + ended, 0);
-    parts.push(`${label(name)} ${metric(value)} by trial ${trial}, the best of ${number(count)}`);
+    parts.push(`${label(name)} ${metric(value)} by trial ${number(trial)}, the best of ${number(count)}`);
   }
   if (stage.job === "predict" && rows.out !== undefined)
     parts.push(`${number(rows.out)} rows scored by version ${result.model?.version}`);
