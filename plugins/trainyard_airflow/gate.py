@@ -163,8 +163,8 @@ class Gate:
                 rules += self._slice_rules(evaluation.get("slices", {}), column, metric, bound)
         if not rules:
             rules = [_first_rule(metrics, name) for name in self.margins]
-        floors = (metric for bounds in self.slices.values() for metric in bounds)
-        first = next(iter((*self.margins, *self.minimums, *self.maximums, *floors)), None)
+        of_slices = (metric for floors in self.slices.values() for metric in floors)
+        first = next(iter((*self.margins, *self.minimums, *self.maximums, *of_slices)), None)
         return Verdict(rules=tuple(rules), metric=first)
 
     def _slice_rules(

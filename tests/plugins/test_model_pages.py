@@ -109,7 +109,7 @@ def test_pages_of_models(models: Models) -> None:
 
 
 def test_versions_are_told_by_the_metric_of_the_gate(models: Models) -> None:
-    run = models.client.get_model_version("mnist", "1").run_id
+    run = str(models.client.get_model_version("mnist", "1").run_id)
     for name, value in (("test_roc_auc", 0.5), ("test_log_loss", float("nan"))):
         models.client.log_metric(run, name, value)
     told = models.site.get("/models/mnist")["versions"]
@@ -140,8 +140,7 @@ def test_predictions_are_looked_for_in_the_runs_that_began_last(
 
 
 def test_a_version_is_shown_whatever_became_of_what_it_is_from(models: Models) -> None:
-    run = models.client.get_model_version("mnist", "1").run_id
-    models.client.delete_run(run)
+    models.client.delete_run(str(models.client.get_model_version("mnist", "1").run_id))
     for result in (b"[]", b'{"job": "evaluate", "model": {"name": "mnist", "version": "1"}}'):
         for task in ("evaluate", "predict", "train"):
             run_dir = run_directory(

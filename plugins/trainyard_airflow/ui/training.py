@@ -134,7 +134,9 @@ def failure(run_dir: str, task: Task) -> dict[str, Any] | None:
     if record is None:
         return None
     try:
-        known = {
+        if float(record["time"]) < (task.start or 0.0) - _CLOCKS:
+            return None
+        return {
             "cause": masking.mask(str(record["cause"])),
             "fix": masking.mask(str(record["fix"])),
             "permanent": bool(record["permanent"]),
@@ -143,7 +145,6 @@ def failure(run_dir: str, task: Task) -> dict[str, Any] | None:
     except (KeyError, OverflowError, TypeError, ValueError) as error:
         _log.warning("What lies in %s is no failure of a job: %r", run_dir, error)
         return None
-    return known if known["time"] >= (task.start or 0.0) - _CLOCKS else None
 
 
 def curves(run_dir: str, follower: Follower, cursor: str) -> dict[str, Any]:
@@ -175,13 +176,14 @@ def _best(told: Told, result: Mapping[str, Any] | None) -> int | None:
     for name in ("best_epoch", "best_round"):
         if isinstance(metrics.get(name), int):
             return int(metrics[name])
-    for name, curve in told.curves.items():
-        if name.startswith(BEST):
-            known = [value for value in curve if value == value]
-            return curve.index(known[-1]) + 1 if known else None
+    for name, curve in list(told.curves.items()):  # another request may add one meanwhile
+        numbers = [value for value in curve if value == value]
+        if name.startswith(BEST) and numbers:
+            return curve.index(numbers[-1]) + 1
     # As a training decides by it.
     for name in ("validation_loss", "loss"):
-        if curve := told.curves.get(name):
+        if name in told.curves:
+            curve = told.curves[name]
             numbers = [value for value in curve if value == value]
             return curve.index(min(numbers)) + 1 if numbers else None
     return None
