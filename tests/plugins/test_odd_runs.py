@@ -116,9 +116,10 @@ def test_a_segment_that_cannot_be_read_now_is_read_later(site: Site) -> None:
     site.add_run("running")
     run_dir = site.add_task("train", "running")
     write_segment(run_dir, 1, metric(1, loss=3.0))
+    here = f"{HERE}/tasks/train/-1/curves"
+    assert not site.get(here)["is_damaged"]
     away = Path(join(run_dir, EVENTS, segments.name("0001-rank0", 2)))
     away.mkdir()
-    here = f"{HERE}/tasks/train/-1/curves"
     assert site.get(here)["is_damaged"]
     away.rmdir()
     write_segment(run_dir, 2, metric(2, loss=2.0))
