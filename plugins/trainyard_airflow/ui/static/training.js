@@ -106,7 +106,7 @@ function answer(evaluation) {
         " ",
         serves,
       ),
-      el("p", { class: "why" }, verdict ? verdict.summary : "The gate has not judged it yet."),
+      el("p", { class: "why" }, verdict ? `The gate said: ${verdict.summary}` : "The gate has not judged it yet."),
       champion?.value
         ? el(
             "p",

@@ -20,7 +20,8 @@ async function look() {
     title,
     trail(model),
     el("div", { class: "head" }, el("h1", {}, title), el("span", {}, ...aliasTags(shown))),
-    shown.verdict ? el("p", {}, shown.verdict) : null,
+    // What it said then: another version may serve since.
+    shown.verdict ? el("p", {}, `The gate said: ${shown.verdict}`) : null,
     lineage(shown),
     metrics(shown),
     hasCurves ? section("curves", "Curves", curves.place) : null,
