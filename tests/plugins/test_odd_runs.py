@@ -32,7 +32,8 @@ ODD: dict[str, dict[str, bytes]] = {
         "result.json": b'{"job": "evaluate", "metrics": 5, "settings": 3}',
         "failure.json": b'{"cause": 1, "fix": 2, "permanent": 3, "time": "now"}',
         "report/metrics.json": b'{"metrics": 5, "task": []}',
-        "report/trials.json": b'{"trials": [1, {"params": 3, "value": "x"}]}',
+        "report/trials.json": b'{"trials": [1, {"params": 3, "value": "x"},'
+        b' {"state": "complete", "value": 1' + b"0" * 400 + b"}]}",
         "report/importances.csv": b"feature,total_gain\nage,many,more\n",
     },
     "an early version's": {
@@ -225,13 +226,14 @@ def test_a_search_shows_its_best_trials_first(site: Site) -> None:
         {"trial": n, "state": "fail" if v is None else "complete", "value": v, "reported": {"1": 3}}
         for n, v in enumerate(values)
     ]
-    trials.append({"trial": 4, "state": "pruned", "value": 0.99})
+    trials.append({"trial": 4, "state": "pruned", "value": 0.99, "cause": "token=hunter2 failed"})
     for grows, order in ((True, [1, 3, 0, 2, 4]), (False, [0, 3, 1, 2, 4])):
         found = {"metric": "validation_auc", "grows": grows, "importances": {"eta": 1.0}}
         store.write_json(join(run_dir, "report", "trials.json"), {**found, "trials": trials})
         search = site.get(f"{HERE}/tasks/tune/-1/report")["search"]
         assert [trial["trial"] for trial in search["trials"]] == order
         assert search["count"] == 5
+        assert search["trials"][4]["cause"] == "token=****** failed"
         assert search["importances"] == {"eta": 1.0}
         assert "reported" not in search["trials"][0]
 

@@ -12,13 +12,14 @@ from typing import Any
 from trainyard import store
 from trainyard.dataset import REGRESSION
 from trainyard.layout import CHARTS, METRICS, REPORT, RESULT, TRIALS_REPORT, VERDICT, join
+from trainyard_airflow import masking
 from trainyard_airflow.gate import SMALLER_IS_BETTER
 from trainyard_airflow.ui.reading import read_bytes, read_object
 
 _MOST_FEATURES = 20
 _IMPORTANCES = "importances.csv"
 _MOST_TRIALS = 20
-_OF_A_TRIAL = ("trial", "state", "value", "params", "seconds", "cause")
+_OF_A_TRIAL = ("trial", "state", "value", "params", "seconds")
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ def importances(run_dir: str) -> list[dict[str, Any]]:
 def _number(text: Any) -> float | None:
     try:
         return float(text)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return None
 
 
@@ -101,16 +102,18 @@ def search(run_dir: str) -> dict[str, Any] | None:
     sign = -1 if found.get("grows") else 1
 
     def place(trial: Mapping[str, Any]) -> float:
-        value = _number(trial.get("value"))
-        is_complete = trial.get("state") == "complete" and value is not None
-        return sign * value if is_complete and value is not None else math.inf
+        value = _number(trial.get("value")) if trial.get("state") == "complete" else None
+        return math.inf if value is None else sign * value
 
     return {
         "metric": found.get("metric"),
         "importances": found.get("importances"),
         "count": len(trials),
         "trials": [
-            {name: trial.get(name) for name in _OF_A_TRIAL}
+            {
+                **{name: trial.get(name) for name in _OF_A_TRIAL},
+                "cause": masking.mask(str(trial.get("cause") or "")),
+            }
             for trial in sorted(trials, key=place)[:_MOST_TRIALS]
         ],
     }

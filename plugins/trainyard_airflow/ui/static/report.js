@@ -131,7 +131,7 @@ export function trials(search) {
     metric(trial.value),
     ...settings.map((name) => setting(trial.params?.[name])),
     duration(trial.seconds),
-    { text: trial.cause ?? "", class: "text" },
+    { text: trial.cause, class: "text" },
   ]);
   const heads = ["Trial", "How it ended", label(search.metric), ...settings, "Time", "Cause"];
   const caption = `The best ${rows.length} of ${number(search.count)} trials`;
