@@ -69,8 +69,9 @@ function show(state) {
 }
 
 function empty(state) {
-  const text = state.is_over
-    ? "This run trained nothing."
+  const hasFailed = state.stages.some((stage) => stage.state === "failed");
+  const text = state.is_over || hasFailed
+    ? "This run has trained nothing."
     : "Curves appear here as soon as the training has done its first step.";
   return section("curves", "Curves", el("p", { class: "quiet" }, text));
 }
