@@ -117,7 +117,7 @@ def best_of(study: Study) -> FrozenTrial:
     raise JobError(
         f"none of {len(study.trials)} trials is complete; {len(failed)} failed, "
         f"{causes.count(most)} of them with: {most}",
-        f"{fix or 'Narrow the space to what can be trained with.'} {TRIALS_FILE} in the report "
+        f"{fix or 'Narrow the space to what can be trained with.'} {TRIALS_REPORT} in the report "
         "says of each why it failed.",
     )
 
