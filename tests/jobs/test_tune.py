@@ -218,7 +218,7 @@ def test_a_search_of_which_nothing_came_says_why_of_each(
     spec = spec_of(tmp_path, numbers, fixed=NETWORK, trials=3)
     with pytest.raises(JobError, match=r"none of 3 .*2 of them with: too large.*trials.json"):
         tune.work(spec, run_in(tmp_path))
-    written = store.read_json(str(tmp_path / "report" / tune.TRIALS_FILE))
+    written = store.read_json(str(tmp_path / "report" / TRIALS_REPORT))
     assert [trial["cause"] for trial in written["trials"]] == ["too large.", "lost.", "too large."]
     assert "history.png" in store.list_names(str(tmp_path / "report"))
     client = registry.client()
