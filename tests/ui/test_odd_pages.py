@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -149,6 +150,18 @@ def test_a_search_shows_how_far_it_is_and_what_it_found(site: Site, page: Page) 
     expect(rows.first).to_contain_text("0.2000")
     expect(page.get_by_role("heading", name="Influence of settings")).to_have_count(1)
     expect(page.locator("#files")).to_contain_text("by trial 7, the best of 8")
+
+
+def test_a_search_of_which_nothing_came_says_why_of_each(site: Site, page: Page) -> None:
+    site.add_run("failed")
+    run_dir = site.add_task("tune", "failed")
+    with closing(rundir.EventWriter(run_dir, claim=1, writer="driver")) as events:
+        events.metric(1, validation_loss=None, best_validation_loss=None)
+    trial = {"trial": 0, "state": "fail", "value": None, "params": {}, "cause": "It was too large."}
+    found = {"metric": "validation_loss", "grows": False, "importances": {}, "trials": [trial]}
+    store.write_json(join(run_dir, "report", "trials.json"), found)
+    look(page, HERE, "search-failed")
+    expect(page.locator("#trials tbody")).to_contain_text("It was too large.")
 
 
 def test_many_mapped_tasks_are_told_together(site: Site, page: Page) -> None:

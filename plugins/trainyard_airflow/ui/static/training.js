@@ -143,7 +143,8 @@ async function follow(stage, isOneOfMany) {
 async function reportOnce(state) {
   const evaluation = state.evaluation;
   const trained = state.stages
-    .filter((stage) => stage.has_curves && stage.result)
+    // A search that failed has a report too, which says why of each trial.
+    .filter((stage) => stage.has_curves && (stage.result || stage.state === "failed"))
     .slice(0, MOST_CURVES);
   const key = JSON.stringify([evaluation, trained.map(of)]);
   if (key === reported || (!evaluation && !trained.length)) return;
