@@ -86,7 +86,7 @@ test-stores: setup ## Test estimators' stores on servers of S3 and Azure; needs 
 
 test-ui: setup ## Test the pages in Chromium on a real Airflow; not in `make test`
 	@$(PYTHON) scripts/setup.py ui
-	PYTHONPATH=$(CURDIR):$(CURDIR)/jobs:$(CURDIR)/scripts .venv/ui/bin/python -m pytest tests/ui $(ARGS)
+	PYTHONPATH=$(CURDIR):$(CURDIR)/jobs:$(CURDIR)/plugins:$(CURDIR)/scripts .venv/ui/bin/python -m pytest tests/ui $(ARGS)
 
 lint: setup-tools ## Check style
 	$(TOOLS)/ruff check .

@@ -157,11 +157,15 @@ def test_a_search_of_which_nothing_came_says_why_of_each(site: Site, page: Page)
     run_dir = site.add_task("tune", "failed")
     with closing(rundir.EventWriter(run_dir, claim=1, writer="driver")) as events:
         events.metric(1, validation_loss=None, best_validation_loss=None)
+        events.progress("tune", 1, 1, "trial", failed=1)
     trial = {"trial": 0, "state": "fail", "value": None, "params": {}, "cause": "It was too large."}
     found = {"metric": "validation_loss", "grows": False, "importances": {}, "trials": [trial]}
     store.write_json(join(run_dir, "report", "trials.json"), found)
     look(page, HERE, "search-failed")
     expect(page.locator("#trials tbody")).to_contain_text("It was too large.")
+    expect(page.get_by_text("None of its figures is a number.")).to_be_visible()
+    expect(page.locator("section[id^=curves] figure")).to_have_count(0)
+    page.screenshot(path=SHOTS / "search-failed-desktop.png", full_page=True)
 
 
 def test_many_mapped_tasks_are_told_together(site: Site, page: Page) -> None:

@@ -61,10 +61,16 @@ export class Curves {
     this.show();
   }
 
+  // Names of the curves that have a point: a loss may have been no number from the first step on.
+  get drawn() {
+    return Object.keys(this.known).filter((name) => this.known[name][1].some((value) => value !== null));
+  }
+
   say(answer) {
     const said = [];
     if (answer.is_partial) said.push("A sample of a long run; the rest is being read.");
     if (!Object.keys(this.known).length) said.push("It has told no figures.");
+    else if (!this.drawn.length) said.push("None of its figures is a number.");
     const points = Math.max(0, ...Object.values(this.known).map(([steps]) => steps.length));
     if (!answer.is_partial && points < 0.9 * answer.last)
       said.push(
@@ -78,7 +84,7 @@ export class Curves {
   }
 
   show() {
-    this.groups = new Map(groups(Object.keys(this.known)));
+    this.groups = new Map(groups(this.drawn));
     for (const [base, names] of this.groups) {
       const old = this.charts.get(base);
       if (old) {
