@@ -230,10 +230,10 @@ def count_reads(monkeypatch: pytest.MonkeyPatch, worker: Worker, *, segments: in
     read: list[str] = []
     real = store.read_bytes
 
-    def read_bytes(uri: str) -> bytes:
+    def read_bytes(uri: str, *, most: int | None = None) -> bytes:
         if uri.endswith(".jsonl"):
             read.append(uri)
-        return real(uri)
+        return real(uri, most=most)
 
     monkeypatch.setattr(store, "read_bytes", read_bytes)
     return read
