@@ -17,6 +17,15 @@ COPY scripts/environments scripts/environments
 COPY scripts/setup.py scripts/requirements.txt scripts/
 RUN mkdir jobs tests && touch tests/requirements.txt && python3 scripts/setup.py tools
 
+# Readable by the images' user, whatever the umask under which they were checked out.
+FROM base AS programs
+WORKDIR /programs
+COPY dags dags
+COPY docker docker
+COPY jobs jobs
+COPY plugins plugins
+RUN chmod -R a+rX .
+
 # -- Airflow ---------------------------------------------------------------------------------------
 FROM tools AS airflow-environment
 COPY requirements.txt .
@@ -24,10 +33,7 @@ RUN python3 scripts/setup.py airflow
 
 FROM base AS airflow
 COPY --from=airflow-environment /opt/trainyard/.venv/airflow .venv/airflow
-COPY docker docker
-COPY jobs jobs
-COPY plugins plugins
-COPY dags dags
+COPY --from=programs /programs .
 ENV PATH=/opt/trainyard/.venv/airflow/bin:$PATH \
     PYTHONPATH=/opt/trainyard/jobs:/opt/trainyard/plugins \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -70,8 +76,8 @@ RUN python3 scripts/setup.py jobs \
 
 FROM java AS spark
 COPY --from=jobs-environment /opt/trainyard/.venv/jobs .venv/jobs
-COPY docker docker
-COPY jobs jobs
+COPY --from=programs /programs/docker docker
+COPY --from=programs /programs/jobs jobs
 ENV PATH=/opt/trainyard/.venv/jobs/bin:$PATH \
     PYTHONPATH=/opt/trainyard/jobs \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -6,35 +6,32 @@
     python3 scripts/compose.py down --volumes    stop, and remove the data
 
 `up` makes the file .env: a secret for each thing that needs one, and the settings of
-docker-compose.yaml that you add. What is in it is kept. Exits with 2 where Docker is missing.
+docker-compose.yaml that you add. What is in it is kept, and goes before the shell's variables.
+Exits with 2 where something is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
-import hashlib
-import hmac
 import json
-import os
-import secrets
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
+from services import dotenv
+from services.dotenv import ComposeError
+
 ROOT = Path(__file__).resolve().parents[1]
-DOTENV = ROOT / ".env"
-PROJECT = "trainyard"
+IMAGES = ("localhost/trainyard/airflow", "localhost/trainyard/spark")
+MOUNTED = ("dags", "docker", "jobs", "plugins")
+"""What the containers' users read of this directory."""
+
 HEALTHY_SECONDS = 400.0
 OLDEST = (1, 29)
-KEPT = {
-    "postgres": ("POSTGRES_PASSWORD", "AIRFLOW_DB_PASSWORD", "MLFLOW_DB_PASSWORD"),
-    "studies": ("STUDIES_DB_PASSWORD",),
-}
-"""The volumes whose data know passwords of .env, with their names."""
 
 ENDS = "airflow-init"
 """The service that does its work and ends."""
@@ -43,16 +40,12 @@ TOO_OFTEN = 3
 """Restarts by Docker after which a service is not waited for."""
 
 PAGES = {
-    "Airflow": ("AIRFLOW_PORT", 8080),
-    "MLflow": ("MLFLOW_PORT", 5000),
-    "Spark master": ("SPARK_MASTER_PORT", 8081),
-    "Spark history": ("SPARK_HISTORY_PORT", 18080),
+    "Airflow": ("airflow-api-server", 8080),
+    "MLflow": ("mlflow", 5000),
+    "Spark master": ("spark-master", 8080),
+    "Spark history": ("spark-history", 18080),
 }
-"""The published pages, with the settings of their ports and the defaults of these."""
-
-
-class ComposeError(Exception):
-    """What is wrong, and what to do; the message of the program."""
+"""The published pages: the service, and its port in its container."""
 
 
 class Compose:
@@ -61,32 +54,40 @@ class Compose:
     def __init__(self) -> None:
         self._command = _find()
 
-    def run(self, *arguments: str) -> None:
+    def run(self, *arguments: str, **defaults: str) -> None:
         """Run a command of it, whose output is the user's to see.
+
+        Args:
+            arguments: the command.
+            defaults: values of variables that are set nowhere.
 
         Raises:
             ComposeError: it fails.
         """
-        done = subprocess.run([*self._command, *arguments], cwd=ROOT, check=False)
-        if done.returncode:
-            raise ComposeError(f"{' '.join([*self._command, *arguments])}: see its output above.")
-
-    def output(self, *arguments: str) -> str:
-        """What a command of it prints."""
-        command = [*self._command, *arguments]
-        return subprocess.run(
-            command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
-        ).stdout
+        command, env = [*self._command, *arguments], {**defaults, **dotenv.environment()}
+        if subprocess.run(command, cwd=ROOT, env=env, check=False).returncode:
+            raise ComposeError(f"{shlex.join(command)} failed: see its output above.")
 
     def services(self) -> list[str]:
         """The names of the services, in the file's order or another."""
-        return self.output("config", "--services").split()
+        return _output(*self._command, "config", "--services").split()
+
+    @property
+    def project(self) -> str:
+        """The name that its containers, networks and volumes begin with."""
+        return dotenv.environment()["COMPOSE_PROJECT_NAME"]
+
+    def page(self, name: str) -> str:
+        """The address of a page on this machine."""
+        service, port = PAGES[name]
+        published = docker("port", self.container(service), f"{port}/tcp").split()[0]
+        return f"http://localhost:{published.rpartition(':')[2]}"
 
     def container(self, service: str) -> str:
         """The id of a service's container, also if it has ended; empty without one."""
         mine = [
             f"--filter=label=com.docker.compose.{label}"
-            for label in (f"project={PROJECT}", f"service={service}", "oneoff=False")
+            for label in (f"project={self.project}", f"service={service}", "oneoff=False")
         ]
         return docker("ps", "--all", "--quiet", "--latest", *mine).strip()
 
@@ -107,10 +108,12 @@ class Compose:
 
 
 def docker(*arguments: str) -> str:
-    """What a command of Docker's prints."""
-    return subprocess.run(
-        ["docker", *arguments], check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
+    """What a command of Docker's prints.
+
+    Raises:
+        ComposeError: it fails; with what it said.
+    """
+    return _output("docker", *arguments)
 
 
 def main() -> int:
@@ -129,7 +132,7 @@ def main() -> int:
             up(compose)
         else:
             down(compose, volumes=options.volumes)
-    except ComposeError as error:
+    except (ComposeError, OSError) as error:
         print(f"\n{error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -140,27 +143,41 @@ def main() -> int:
 
 def up(compose: Compose) -> None:
     """Build, start, and wait until every service is healthy."""
-    complete_dotenv()
+    check_mounted()
+    dotenv.complete(docker("volume", "ls", "--quiet").split())
     began = time.monotonic()
     compose.run("build")
     built = time.monotonic()
     compose.run("up", "--detach", "--remove-orphans")
     wait_until_healthy(compose)
-    for image in ("airflow", "spark"):
-        size = int(docker("image", "inspect", "--format", "{{.Size}}", f"{PROJECT}/{image}"))
-        print(f"image {PROJECT}/{image}: {size / 1e6:.0f} MB")
+    for image in IMAGES:
+        size = int(docker("image", "inspect", "--format", "{{.Size}}", image))
+        print(f"image {image}: {size / 1e6:.0f} MB")
     print(f"built in {built - began:.0f} s, healthy {time.monotonic() - built:.0f} s later")
-    given = read_dotenv()
-    for page, (port, default) in PAGES.items():
-        print(f"{page + ':':<15}http://localhost:{given.get(port) or default}")
+    for page in PAGES:
+        print(f"{page + ':':<15}{compose.page(page)}")
     print("Airflow's user is admin; the password is AIRFLOW_ADMIN_PASSWORD in .env")
 
 
 def down(compose: Compose, *, volumes: bool) -> None:
-    """Stop and remove the containers."""
-    if not DOTENV.exists():
-        raise ComposeError("There is no .env: `make compose-up` has not been run here.")
-    compose.run("down", "--remove-orphans", *(["--volumes"] if volumes else []))
+    """Stop and remove the containers; the secrets that .env may lack are not needed for it."""
+    unused = dict(dotenv.secrets_for({}))
+    compose.run("down", "--remove-orphans", *(["--volumes"] if volumes else []), **unused)
+
+
+def check_mounted() -> None:
+    """Look whether the containers' users can read what is mounted.
+
+    Raises:
+        ComposeError: they cannot, as after a clone under the umask 077.
+    """
+    for path in [found for top in MOUNTED for found in (ROOT / top, *(ROOT / top).rglob("*"))]:
+        needed = 0o005 if path.is_dir() else 0o004
+        if path.exists() and "__pycache__" not in path.parts and needed & ~path.stat().st_mode:
+            raise ComposeError(
+                f"The containers' users cannot read {path.relative_to(ROOT)}, which is mounted:\n"
+                f"    chmod -R go+rX {' '.join(MOUNTED)}"
+            )
 
 
 def wait_until_healthy(compose: Compose) -> None:
@@ -187,93 +204,43 @@ def wait_until_healthy(compose: Compose) -> None:
         time.sleep(2)
 
 
-def complete_dotenv() -> None:
-    """Add to .env what it lacks; only this user reads it.
-
-    Raises:
-        ComposeError: the data of an earlier one is there, whose passwords nobody knows.
-    """
-    known = read_dotenv()
-    volumes = docker("volume", "ls", "--quiet").split()
-    for volume, names in KEPT.items():
-        lost = [name for name in names if not known.get(name)]
-        if lost and f"{PROJECT}_{volume}" in volumes:
-            raise ComposeError(
-                f".env lacks {', '.join(lost)}, and the volume {PROJECT}_{volume} was made with"
-                " earlier ones.\nPut them back, or remove the data:"
-                f" docker volume rm {PROJECT}_{volume}"
-            )
-    new = {name: value for name, value in _secrets(known) if not known.get(name)}
-    if new:
-        text = DOTENV.read_text(encoding="utf-8") if DOTENV.exists() else ""
-        if text and not text.endswith("\n"):
-            text += "\n"
-        text += "".join(f"{name}={value}\n" for name, value in new.items())
-        written = DOTENV.with_name(f"{DOTENV.name}.new")
-        written.unlink(missing_ok=True)
-        written.touch(mode=0o600)
-        written.write_text(text, encoding="utf-8")
-        written.replace(DOTENV)
-    DOTENV.chmod(0o600)
+def _output(*command: str) -> str:
+    """What a command prints that ends well."""
+    done = _try(*command)
+    if done.returncode:
+        raise ComposeError(
+            f"{shlex.join(command)} ended with {done.returncode}:\n{done.stderr.strip()}"
+        )
+    return done.stdout
 
 
-def read_dotenv() -> dict[str, str]:
-    """The settings of .env."""
-    if not DOTENV.exists():
-        return {}
-    lines = DOTENV.read_text(encoding="utf-8").splitlines()
-    pairs = [line.partition("=") for line in lines if not line.lstrip().startswith("#")]
-    return {name.strip(): value.strip() for name, is_pair, value in pairs if is_pair}
-
-
-def _secrets(known: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """All that must be in .env, made anew."""
-    yield "COMPOSE_PROJECT_NAME", PROJECT
-    yield "AIRFLOW_ADMIN_PASSWORD", secrets.token_urlsafe(12)
-    yield "AIRFLOW_FERNET_KEY", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
-    yield "AIRFLOW_SECRET_KEY", secrets.token_urlsafe(32)
-    yield "AIRFLOW_JWT_SECRET", secrets.token_urlsafe(48)
-    for database in ("POSTGRES", "AIRFLOW_DB", "MLFLOW_DB", "STUDIES_DB"):
-        yield f"{database}_PASSWORD", secrets.token_hex(24)
-    key = known.get("SPARK_REST_KEY") or base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
-    yield "SPARK_REST_KEY", key
-    yield "SPARK_REST_TOKEN", _token(base64.urlsafe_b64decode(key))
-
-
-def _token(key: bytes) -> str:
-    """A JSON Web Token that Spark's JWSFilter takes, signed with the key."""
-    parts = [{"alg": "HS256", "typ": "JWT"}, {"sub": "airflow"}]
-    signed = ".".join(_base64url(json.dumps(part).encode()) for part in parts)
-    signature = hmac.new(key, signed.encode(), hashlib.sha256).digest()
-    return f"{signed}.{_base64url(signature)}"
-
-
-def _base64url(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+def _try(*command: str) -> subprocess.CompletedProcess[str]:
+    """A command that may fail."""
+    env = dotenv.environment()
+    return subprocess.run(
+        command, cwd=ROOT, env=env, check=False, capture_output=True, text=True, errors="replace"
+    )
 
 
 def _find() -> list[str]:
     """The command of `docker compose`, or of docker-compose."""
     if shutil.which("docker") is None:
         raise ComposeError("There is no `docker` on PATH: install Docker Engine with Compose.")
-    if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
+    if (info := _try("docker", "info")).returncode:
         raise ComposeError(
-            "Docker's engine does not answer: start it, or let DOCKER_HOST name another;"
-            " `docker info` says more."
+            f"Docker's engine does not answer: start it, or let DOCKER_HOST name another.\n"
+            f"{info.stderr.strip()}"
         )
-    if not subprocess.run(["docker", "compose", "version"], capture_output=True).returncode:
+    if _try("docker", "compose", "version").returncode == 0:
         return ["docker", "compose"]
-    if shutil.which("docker-compose"):
-        said = subprocess.run(
-            ["docker-compose", "version", "--short"], capture_output=True, text=True
-        )
-        version = said.stdout.strip().removeprefix("v")
-        if tuple(int(part) for part in version.split(".")[:2]) >= OLDEST:
-            return ["docker-compose"]
-        raise ComposeError(f"docker-compose is {version}: 1.29 or later is needed.")
-    raise ComposeError("Docker has no Compose: install its plugin, or docker-compose 1.29.")
+    if shutil.which("docker-compose") is None:
+        raise ComposeError("Docker has no Compose: install its plugin, or docker-compose 1.29.")
+    told = _output("docker-compose", "version", "--short").strip()
+    version = re.match(r"v?(\d+)\.(\d+)", told)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST:
+        raise ComposeError(f"docker-compose says {told!r} of its version: 1.29 or later is needed.")
+    return ["docker-compose"]
 
 
 if __name__ == "__main__":
-    os.environ.pop("COMPOSE_FILE", None)
     sys.exit(main())

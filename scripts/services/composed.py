@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import subprocess
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
 import compose
+from services import dotenv
 from services.api import Api
 from services.installation import USER
 from services.testbed import wait_for
@@ -29,12 +30,12 @@ class Composed:
     Attributes:
         containers: its services and their containers.
         api: Airflow's REST API.
-        settings: what .env says.
+        settings: what .env says, secrets too.
     """
 
     containers: compose.Compose
     api: Api
-    settings: dict[str, str]
+    settings: dict[str, str] = field(repr=False)
 
     @classmethod
     def running(cls) -> Self:
@@ -44,31 +45,26 @@ class Composed:
             ComposeError: it is not.
         """
         containers = compose.Compose()
-        settings = compose.read_dotenv()
+        settings = dotenv.read()
         if not settings:
-            raise compose.ComposeError("There is no .env: run `make compose-up` first.")
+            raise dotenv.ComposeError("There is no .env: run `make compose-up` first.")
         for service in containers.services():
             if (state := containers.health(service)) not in ("healthy", "done"):
-                raise compose.ComposeError(f"{service} is {state}: run `make compose-up`.")
-        url = _page(settings, "Airflow")
-        return cls(
-            containers=containers,
-            api=Api(url, USER, settings["AIRFLOW_ADMIN_PASSWORD"]),
-            settings=settings,
-        )
+                raise dotenv.ComposeError(f"{service} is {state}: run `make compose-up`.")
+        api = Api(containers.page("Airflow"), USER, settings["AIRFLOW_ADMIN_PASSWORD"])
+        return cls(containers=containers, api=api, settings=settings)
 
     def mlflow(self, path: str, **query: str) -> Any:
         """What MLflow's REST API answers to a GET."""
-        url = f"{_page(self.settings, 'MLflow')}/api/2.0/mlflow/{path}?{urlencode(query)}"
-        return _json(url)
+        return self._json("MLflow", f"/api/2.0/mlflow/{path}?{urlencode(query)}")
 
     def spark(self) -> dict[str, Any]:
         """What the Spark master's page says of the cluster."""
-        return dict(_json(f"{_page(self.settings, 'Spark master')}/json/"))
+        return dict(self._json("Spark master", "/json/"))
 
     def history(self) -> list[dict[str, Any]]:
         """The applications that the history server knows."""
-        return list(_json(f"{_page(self.settings, 'Spark history')}/api/v1/applications"))
+        return list(self._json("Spark history", "/api/v1/applications"))
 
     def copy_out(self, path: str, target: Path) -> Path:
         """Copy a directory of the store to this machine; times are kept."""
@@ -83,6 +79,11 @@ class Composed:
     def exec(self, service: str, *command: str) -> str:
         """What a command prints that runs in a service's container."""
         return compose.docker("exec", self.containers.container(service), *command)
+
+    def inspect(self, service: str, what: str) -> str:
+        """What Docker knows of a service's container, in the words of its templates."""
+        container = self.containers.container(service)
+        return compose.docker("inspect", f"--format={{{{{what}}}}}", container).strip()
 
     def leavings(self) -> dict[str, Any]:
         """What runs hold: slots, cores, drivers, records of them, applications; empty when idle."""
@@ -100,13 +101,7 @@ class Composed:
         """Wait for a service that was stopped or started again."""
         wait_for(lambda: self.containers.health(service) == "healthy", seconds, every=1)
 
-
-def _page(settings: dict[str, str], name: str) -> str:
-    variable, default = compose.PAGES[name]
-    return f"http://127.0.0.1:{settings.get(variable) or default}"
-
-
-def _json(url: str) -> Any:
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(url, timeout=30) as answer:
-        return json.load(answer)
+    def _json(self, page: str, path: str) -> Any:
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with direct.open(f"{self.containers.page(page)}{path}", timeout=30) as answer:
+            return json.load(answer)

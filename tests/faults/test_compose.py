@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.e2e.runs import Run, wait_until
 
 import compose
 from services.composed import Composed
+from services.dotenv import ComposeError
 from services.lifelines import lifelines, problems_of
 from trainyard import rundir
 from trainyard.layout import safe_name
@@ -31,7 +33,7 @@ CUT = ("airflow-scheduler", "airflow-triggerer")
 def composed() -> Composed:
     try:
         return Composed.running()
-    except compose.ComposeError as error:
+    except ComposeError as error:
         pytest.skip(f"{error} (`make compose-up`)")
 
 
@@ -83,11 +85,33 @@ def training(composed: Composed, tmp_path: Path) -> Iterator[Training]:
             composed.wait_until_healthy(service)
 
 
+@contextmanager
+def stopped(composed: Composed, service: str) -> Iterator[None]:
+    """A service is stopped, and starts again however the body ends."""
+    container = composed.containers.container(service)
+    try:
+        compose.docker("stop", "--time=10", container)
+        yield
+    finally:
+        compose.docker("start", container)
+
+
+@contextmanager
+def cut_off(composed: Composed, service: str, network: str) -> Iterator[None]:
+    """A service is cut off from a network, and joins it again however the body ends."""
+    container = composed.containers.container(service)
+    network = f"{composed.containers.project}_{network}"
+    try:
+        compose.docker("network", "disconnect", network, container)
+        yield
+    finally:
+        if f'"{network}"' not in composed.inspect(service, "json .NetworkSettings.Networks"):
+            compose.docker("network", "connect", f"--alias={service}", network, container)
+
+
 def test_a_worker_is_stopped(training: Training, composed: Composed) -> None:
-    container = composed.containers.container("spark-worker-1")
-    compose.docker("stop", "--time=3", container)
-    time.sleep(5)
-    compose.docker("start", container)
+    with stopped(composed, "spark-worker-1"):
+        time.sleep(5)
     assert training.check_end() in (1, 2), "it had the driver, or executors alone"
     (after,) = training.resumed()
     assert after >= 2
@@ -101,10 +125,8 @@ def test_the_master_is_restarted(training: Training, composed: Composed) -> None
 
 
 def test_postgresql_is_gone_for_half_a_minute(training: Training, composed: Composed) -> None:
-    container = composed.containers.container("postgres")
-    compose.docker("stop", container)
-    time.sleep(30)
-    compose.docker("start", container)
+    with stopped(composed, "postgres"):
+        time.sleep(30)
     composed.wait_until_healthy("airflow-api-server")
     assert training.check_end() == 1
     assert training.epochs() == list(range(1, EPOCHS + 1))
@@ -113,12 +135,8 @@ def test_postgresql_is_gone_for_half_a_minute(training: Training, composed: Comp
 def test_the_network_to_the_master_is_cut_for_a_minute(
     training: Training, composed: Composed
 ) -> None:
-    containers = [composed.containers.container(service) for service in CUT]
-    network = f"{compose.PROJECT}_control"
-    for container in containers:
-        compose.docker("network", "disconnect", network, container)
-    time.sleep(60)
-    for container in containers:
-        compose.docker("network", "connect", network, container)
+    scheduler, triggerer = (cut_off(composed, service, "control") for service in CUT)
+    with scheduler, triggerer:
+        time.sleep(60)
     assert training.check_end() == 1
     assert training.epochs() == list(range(1, EPOCHS + 1))
