@@ -8,10 +8,6 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from trainyard_airflow import masking, settings
-from trainyard_airflow.doctor.examine import examine
-from trainyard_airflow.doctor.findings import ERROR, OK, WARNING, failed
-from trainyard_airflow.doctor.given import look_at_conf
-from trainyard_airflow.doctor.patient import patients_of
 
 
 class DoctorOperator(BaseOperator):
@@ -30,6 +26,12 @@ class DoctorOperator(BaseOperator):
         if not settings.doctor():
             self.log.info("AIRFLOW__TRAINYARD__DOCTOR is off: nothing is looked at.")
             return {}
+        # Here, since a scheduler that parses a DAG has no use for them.
+        from trainyard_airflow.doctor.examine import examine
+        from trainyard_airflow.doctor.findings import ERROR, OK, WARNING, failed
+        from trainyard_airflow.doctor.given import look_at_conf
+        from trainyard_airflow.doctor.patient import patients_of
+
         patients, findings = patients_of(self.dag, context)
         findings += look_at_conf(context["dag_run"].conf or {}, self.dag.params)
         findings += examine(patients)

@@ -9,7 +9,6 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from trainyard import retention
 from trainyard.errors import JobError
 from trainyard_airflow import settings
 from trainyard_airflow.pools import PROMOTION_POOL
@@ -54,6 +53,8 @@ class CollectGarbageOperator(BaseOperator):
             AirflowFailException: a setting is not allowed.
             AirflowException: the registry or the store does not answer; a retry goes on.
         """
+        from trainyard import retention  # which a scheduler that parses a DAG has no use for
+
         try:
             keep = retention.Keep(
                 days=float(self.keep_days),
