@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import json
 import os
 import threading
@@ -21,6 +22,7 @@ from tests.plugins.conftest import Worker
 from tests.plugins.fake_rest import FakeMaster, fake_master
 
 from trainyard import claims, rundir, store, tickets
+from trainyard.repeating import Repeating
 from trainyard_airflow import cluster_driver, drivers, ending, progress, waiting
 from trainyard_airflow.capacity import Demand
 from trainyard_airflow.drivers import Driver
@@ -361,12 +363,18 @@ def test_a_driver_of_another_machine_is_dead_when_the_master_says_so(
 def test_a_driver_whose_worker_was_lost_may_still_work(
     worker: Worker, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "LEASE_SECONDS", 1.0)
+    monkeypatch.setattr(claims, "LEASE_SECONDS", 20.0)
+    monkeypatch.setattr(cluster_driver, "_MARGIN_SECONDS", 20.0)
     master.drivers[SUBMISSION] = "ERROR"
     run_dir = worker.run_dir()
     claim(run_dir, submission=SUBMISSION, lives=False, host="elsewhere")
-    later(0.2, lambda: store.write_bytes(f"{run_dir}/claims/0001.beat", b"1\n"))
-    with pytest.raises(AirflowException, match="on elsewhere still works"):
+    beats = itertools.count()
+
+    def beat() -> None:
+        store.write_bytes(f"{run_dir}/claims/0001.beat", b"%d\n" % next(beats))
+
+    works = pytest.raises(AirflowException, match="on elsewhere still works")
+    with Repeating(beat, every=0.1, name="beat"), works:
         cluster_driver.end(a_driver(run_dir), patience=0.1)
 
 

@@ -26,8 +26,6 @@ from trainyard_airflow.drivers import Driver
 from trainyard_airflow.outcome import earlier_result, failed, record_refusal
 from trainyard_airflow.room import MOST_SECONDS, NoRoomError
 from trainyard_airflow.submission import Running, Submission, SubmitArguments
-from trainyard_airflow.triggers.spark_driver import SparkDriverTrigger
-from trainyard_airflow.triggers.spark_room import SparkRoomTrigger
 
 _DEFAULTS = {
     # Spark tells the log of a task about every block and port otherwise.
@@ -224,6 +222,9 @@ class SparkJobOperator(SparkSubmitOperator):
             except NoRoomError as error:
                 self.log.info("Waiting for room on the cluster: %s", error)
             if self.deferrable:
+                # Here, as below: a scheduler that parses a DAG has no use for triggers.
+                from trainyard_airflow.triggers.spark_room import SparkRoomTrigger
+
                 demand = dataclasses.asdict(there.demand)
                 self.defer(
                     trigger=SparkRoomTrigger(
@@ -235,6 +236,8 @@ class SparkJobOperator(SparkSubmitOperator):
 
     def _wait_for(self, driver: Driver, deadline: float | None, context: Context) -> dict[str, Any]:
         if self.deferrable:
+            from trainyard_airflow.triggers.spark_driver import SparkDriverTrigger
+
             values = driver.to_mapping()
             self.defer(
                 trigger=SparkDriverTrigger(driver=values, deadline=deadline),
