@@ -13,10 +13,12 @@ Exits with 2 where something is wrong.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -40,12 +42,13 @@ TOO_OFTEN = 3
 """Restarts by Docker after which a service is not waited for."""
 
 PAGES = {
-    "Airflow": ("airflow-api-server", 8080),
-    "MLflow": ("mlflow", 5000),
-    "Spark master": ("spark-master", 8080),
-    "Spark history": ("spark-history", 18080),
+    "Airflow": ("airflow-api-server", 8080, "AIRFLOW_PORT", "8080"),
+    "MLflow": ("mlflow", 5000, "MLFLOW_PORT", "5000"),
+    "Spark master": ("spark-master", 8080, "SPARK_MASTER_PORT", "8081"),
+    "Spark history": ("spark-history", 18080, "SPARK_HISTORY_PORT", "18080"),
 }
-"""The published pages: the service, and its port in its container."""
+"""The published pages: the service, its port in its container, the setting of the one on this
+machine, and what this is by default."""
 
 
 class Compose:
@@ -79,9 +82,13 @@ class Compose:
 
     def page(self, name: str) -> str:
         """The address of a page on this machine."""
-        service, port = PAGES[name]
-        published = docker("port", self.container(service), f"{port}/tcp").split()[0]
-        return f"http://localhost:{published.rpartition(':')[2]}"
+        return f"http://localhost:{self.published(name)}"
+
+    def published(self, name: str) -> str:
+        """The port of a page on this machine; empty where its container does not run."""
+        service, port, _, _ = PAGES[name]
+        told = _try("docker", "port", self.container(service), f"{port}/tcp").stdout.split()
+        return told[0].rpartition(":")[2] if told else ""
 
     def container(self, service: str) -> str:
         """The id of a service's container, also if it has ended; empty without one."""
@@ -144,11 +151,12 @@ def main() -> int:
 def up(compose: Compose) -> None:
     """Build, start, and wait until every service is healthy."""
     check_mounted()
+    check_ports(compose)
     dotenv.complete(docker("volume", "ls", "--quiet").split())
     began = time.monotonic()
     compose.run("build")
     built = time.monotonic()
-    compose.run("up", "--detach", "--remove-orphans")
+    start(compose)
     wait_until_healthy(compose)
     for image in IMAGES:
         size = int(docker("image", "inspect", "--format", "{{.Size}}", image))
@@ -178,6 +186,47 @@ def check_mounted() -> None:
                 f"The containers' users cannot read {path.relative_to(ROOT)}, which is mounted:\n"
                 f"    chmod -R go+rX {' '.join(MOUNTED)}"
             )
+
+
+def check_ports(compose: Compose) -> None:
+    """Look whether the pages' ports can be listened on.
+
+    Raises:
+        ComposeError: another program listens on one.
+    """
+    settings = dotenv.environment()
+    for name, (_, _, setting, default) in PAGES.items():
+        port = settings.get(setting) or default
+        if port.isdecimal() and port != compose.published(name) and _is_taken(int(port)):
+            raise ComposeError(
+                f"{setting} is {port}, where another program listens.\n"
+                f"End it, or put another port into .env, as {setting}={int(port) + 10}."
+            )
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+        return False
+
+
+def start(compose: Compose) -> None:
+    """Start the services.
+
+    Raises:
+        ComposeError: Compose gives up; with the end of the log of what has ended.
+    """
+    try:
+        compose.run("up", "--detach", "--remove-orphans")
+    except ComposeError:
+        for name in compose.services():
+            if compose.health(name).startswith("ended"):
+                compose.run("logs", "--tail=40", name)
+        raise
 
 
 def wait_until_healthy(compose: Compose) -> None:

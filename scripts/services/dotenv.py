@@ -33,10 +33,16 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ODD = re.compile(r"""[^!-~]|["'`$#\\]""")
 _RULES = {
     # These stand in URLs.
-    r"\w+_DB_PASSWORD": (r"[\w.~-]*", "letters, digits, '-', '.', '_' and '~'"),
-    "COMPOSE_PROJECT_NAME": (r"([a-z0-9][a-z0-9_-]*)?", "small letters, digits, '-' and '_'"),
+    r"\w+_DB_PASSWORD": (r"[\w.~-]+", "letters, digits, '-', '.', '_' and '~' alone"),
+    "COMPOSE_PROJECT_NAME": (r"[a-z0-9][a-z0-9_-]*", "small letters, digits, '-' and '_' alone"),
+    "(AIRFLOW|MLFLOW|SPARK_MASTER|SPARK_HISTORY)_PORT": (
+        r"[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5]",
+        "a port from 1 to 65535",
+    ),
+    "SPARK_JOBS|SPARK_WORKER_CORES": (r"[1-9]\d{0,5}", "a whole number from 1 on"),
+    "SPARK_WORKER_(LIMIT|MEMORY)": (r"[1-9]\d{0,8}[gm]", "a number and g or m, such as 4g"),
 }
-"""What settings may consist of, and that in words."""
+"""What settings that are not empty must be, and that in words."""
 
 
 class ComposeError(Exception):
@@ -83,14 +89,14 @@ def complete(volumes: Collection[str]) -> None:
     """
     known = read()
     project = known.get("COMPOSE_PROJECT_NAME") or PROJECT
-    for volume, names in KEPT.items():
-        lost = [name for name in names if not known.get(name)]
-        if lost and f"{project}_{volume}" in volumes:
-            raise ComposeError(
-                f".env lacks {', '.join(lost)}, and the volume {project}_{volume} was made with"
-                " earlier ones.\nPut them back, or remove the data:"
-                f" docker volume rm {project}_{volume}"
-            )
+    there = {v: names for v, names in KEPT.items() if f"{project}_{v}" in volumes}
+    lost = {v: [n for n in names if not known.get(n)] for v, names in there.items()}
+    if missing := [name for names in lost.values() for name in names]:
+        made = ", ".join(f"{project}_{volume}" for volume, names in lost.items() if names)
+        raise ComposeError(
+            f".env lacks {', '.join(missing)}, and data in {made} were made with earlier ones.\n"
+            "Put them back, or remove all data that are there: make compose-down ARGS=--volumes"
+        )
     new = {name: value for name, value in secrets_for(known) if not known.get(name)}
     if new:
         text = DOTENV.read_text(encoding="utf-8") if DOTENV.exists() else ""
@@ -149,11 +155,11 @@ def _setting(number: int, line: str) -> tuple[str, str]:
         raise ComposeError(
             f"{place}: the value of {name} has the character {odd[0]!r}, which versions of Compose"
             " read each in their own way. Write it without quotes, spaces, `$`, `#`, a backslash or"
-            " letters outside ASCII; a secret may be any other one, unless data know it already."
+            " letters outside ASCII."
         )
     for names, (pattern, words) in _RULES.items():
-        if re.fullmatch(names, name) and not re.fullmatch(pattern, value):
-            raise ComposeError(f"{place}: {name} may have {words} only. Choose another value.")
+        if value and re.fullmatch(names, name) and not re.fullmatch(pattern, value):
+            raise ComposeError(f"{place}: {name} must be {words}. Choose another value.")
     return name, value
 
 

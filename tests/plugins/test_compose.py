@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,14 @@ class FakeDocker:
         self.behave(
             'case $1 in version) echo 1.29.2 ;; esac; env > "$0.env"; echo "$@" >> "$0.log"'
         )
-        self._program(
+        self.program(
             "docker", "case $1 in compose) exit 1 ;; stop) echo no such >&2; exit 4 ;; esac"
         )
 
     def behave(self, script: str) -> None:
-        self._program("docker-compose", script)
+        self.program("docker-compose", script)
 
-    def _program(self, name: str, script: str) -> None:
+    def program(self, name: str, script: str) -> None:
         program = self.place / name
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
@@ -124,6 +125,35 @@ def test_what_the_containers_cannot_read_is_named(
         compose.check_mounted()
 
 
+def test_a_port_of_another_program_is_named(
+    fake: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compose, "PAGES", {"Spark history": compose.PAGES["Spark history"]})
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        (fake.place / ".env").write_text(f"SPARK_HISTORY_PORT={port}\n")
+        with pytest.raises(ComposeError, match=f"SPARK_HISTORY_PORT is {port}, where another"):
+            compose.check_ports(compose.Compose())
+        fake.program("docker", f"case $1 in compose) exit 1 ;; port) echo 127.0.0.1:{port} ;; esac")
+        compose.check_ports(compose.Compose())  # its own container does
+    fake.program("docker", "case $1 in compose) exit 1 ;; esac")
+    compose.check_ports(compose.Compose())
+
+
+def test_what_ended_at_the_start_shows_its_log(fake: FakeDocker) -> None:
+    fake.behave("""
+        echo "$@" >> "$0.log"
+        case "$*" in version*) echo 1.29.2 ;; *services) echo one ;; up*) exit 1 ;; esac
+    """)
+    told = '{"State": {"Status": "exited", "ExitCode": 2}}'
+    fake.program(
+        "docker", f"case $1 in compose) exit 1 ;; ps) echo id ;; inspect) echo '{told}' ;; esac"
+    )
+    with pytest.raises(ComposeError, match=r"docker-compose up .* failed"):
+        compose.start(compose.Compose())
+    assert fake.commands()[-1] == "logs --tail=40 one"
+
+
 @pytest.fixture(scope="module")
 def services() -> dict[str, Any]:
     found = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["services"]
@@ -169,8 +199,11 @@ def test_postgresql_is_asked_for_a_password_as_jobs_are(services: dict[str, Any]
 
 def test_pages_are_published(services: dict[str, Any]) -> None:
     published = {
-        (name, int(port.rpartition(":")[2]))
+        (name, *port.removeprefix("127.0.0.1:").rsplit(":", 1))
         for name, service in services.items()
         for port in service.get("ports", ())
     }
-    assert set(compose.PAGES.values()) == published
+    assert published == {
+        (service, f"${{{setting}:-{default}}}", str(port))
+        for service, port, setting, default in compose.PAGES.values()
+    }

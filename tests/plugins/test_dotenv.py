@@ -54,7 +54,7 @@ def test_passwords_that_data_know_are_not_made_anew(
     before = "".join(line for line in lines if not line.startswith(lost))
     path.write_text(before)
     with pytest.raises(
-        ComposeError, match=f"(?s)lacks {lost}, .* docker volume rm {project}_{volume}"
+        ComposeError, match=f"(?s)lacks {lost}, .* in {project}_{volume} were .*compose-down"
     ):
         dotenv.complete([f"{project}_{volume}"])
     assert path.read_text() == before
@@ -77,10 +77,16 @@ def test_passwords_that_data_know_are_not_made_anew(
         ("AIRFLOW_ADMIN_PASSWORD=fi$sh", "AIRFLOW_ADMIN_PASSWORD has the character '\\$'"),
         ("AIRFLOW_ADMIN_PASSWORD=fi\\sh", r"AIRFLOW_ADMIN_PASSWORD has the character '\\\\'"),
         ("AIRFLOW_ADMIN_PASSWORD=físh", "AIRFLOW_ADMIN_PASSWORD has the character 'í'"),
-        ("AIRFLOW_DB_PASSWORD=fi@sh", "AIRFLOW_DB_PASSWORD may have letters, digits"),
-        ("STUDIES_DB_PASSWORD=fi%40sh", "STUDIES_DB_PASSWORD may have letters, digits"),
-        ("MLFLOW_DB_PASSWORD=fi/sh", "MLFLOW_DB_PASSWORD may have letters, digits"),
-        ("COMPOSE_PROJECT_NAME=Train.Yard", "COMPOSE_PROJECT_NAME may have small letters"),
+        ("AIRFLOW_DB_PASSWORD=fi@sh", "AIRFLOW_DB_PASSWORD must be letters, digits"),
+        ("STUDIES_DB_PASSWORD=fi%40sh", "STUDIES_DB_PASSWORD must be letters, digits"),
+        ("MLFLOW_DB_PASSWORD=fi/sh", "MLFLOW_DB_PASSWORD must be letters, digits"),
+        ("AIRFLOW_PORT=65536", "AIRFLOW_PORT must be a port from 1 to 65535"),
+        ("SPARK_MASTER_PORT=eight", "SPARK_MASTER_PORT must be a port"),
+        ("SPARK_JOBS=two", "SPARK_JOBS must be a whole number from 1 on"),
+        ("SPARK_WORKER_CORES=0", "SPARK_WORKER_CORES must be a whole number from 1 on"),
+        ("SPARK_WORKER_MEMORY=4", "SPARK_WORKER_MEMORY must be a number and g or m"),
+        ("SPARK_WORKER_LIMIT=lots", "SPARK_WORKER_LIMIT must be a number and g or m"),
+        ("COMPOSE_PROJECT_NAME=Train.Yard", "COMPOSE_PROJECT_NAME must be small letters"),
     ],
 )
 def test_what_compose_could_read_otherwise_is_refused(path: Path, line: str, problem: str) -> None:
