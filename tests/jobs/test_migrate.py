@@ -48,6 +48,13 @@ def told(source: str) -> dict[int, list[str]]:
     return lines
 
 
+def check_told(lines: dict[int, list[str]], wanted: dict[int, str]) -> None:
+    """Each wanted line is told with its change, and no other one."""
+    assert set(lines) == set(wanted), "no other line needs a change"
+    for line, change in wanted.items():
+        assert any(change in one for one in lines[line]), lines[line]
+
+
 def test_each_line_says_what_is_there_and_what_to_do() -> None:
     lines = told(PROGRAM)
     wanted = {
@@ -69,9 +76,7 @@ def test_each_line_says_what_is_there_and_what_to_do() -> None:
         22: "XgboostClassifier(gpu_id=...) -> Spark says which GPU a worker has. Set use_gpu=True.",
         23: "SparkBackend(num_proc=n).run(main)",
     }
-    assert set(lines) == set(wanted), "no other line needs a change"
-    for line, change in wanted.items():
-        assert any(change in one for one in lines[line]), lines[line]
+    check_told(lines, wanted)
     assert len(lines[22]) == 3
 
 
@@ -111,9 +116,7 @@ def test_names_that_come_and_go_by_other_ways() -> None:
         12: "Store.create(path)",
         14: "Set use_gpu=True.",
     }
-    assert set(lines) == set(wanted), "no other line needs a change"
-    for line, change in wanted.items():
-        assert any(change in one for one in lines[line]), lines[line]
+    check_told(lines, wanted)
 
 
 def test_a_programs_own_warnings_are_not_told(recwarn: pytest.WarningsRecorder) -> None:

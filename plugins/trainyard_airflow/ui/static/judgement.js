@@ -64,6 +64,18 @@ function confusion(data) {
   );
 }
 
+function diagonal(name, colours) {
+  return {
+    type: "scatter",
+    mode: "lines",
+    name,
+    x: [0, 1],
+    y: [0, 1],
+    line: { color: colours.quiet, dash: "dash", width: 1 },
+    hoverinfo: "skip",
+  };
+}
+
 function curve(data, kind, title, x, y) {
   const lines = data.curves;
   const worst = lines.reduce((a, b) => (a[kind].area < b[kind].area ? a : b));
@@ -72,19 +84,7 @@ function curve(data, kind, title, x, y) {
     title,
     (colours) => ({
       data: [
-        ...(kind === "roc"
-          ? [
-              {
-                type: "scatter",
-                mode: "lines",
-                name: "chance (0.500)",
-                x: [0, 1],
-                y: [0, 1],
-                line: { color: colours.quiet, dash: "dash", width: 1 },
-                hoverinfo: "skip",
-              },
-            ]
-          : []),
+        ...(kind === "roc" ? [diagonal("chance (0.500)", colours)] : []),
         ...lines.map((line, place) => ({
           type: "scatter",
           mode: "lines",
@@ -120,15 +120,7 @@ function calibration(data) {
     "Calibration",
     (colours) => ({
       data: [
-        {
-          type: "scatter",
-          mode: "lines",
-          name: "perfect",
-          x: [0, 1],
-          y: [0, 1],
-          line: { color: colours.quiet, dash: "dash", width: 1 },
-          hoverinfo: "skip",
-        },
+        diagonal("perfect", colours),
         ...models.map(([name, bins], place) => ({
           type: "scatter",
           mode: "lines+markers",
